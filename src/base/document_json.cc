@@ -194,28 +194,28 @@ class JsonReader {
 
   Node number() {
     const auto start = at_;
-    bool whole = true;
+    bool is_integer = true;
     take('-');
     const bool zero = peek() == '0';
     const auto n = digits();
     if (n == 0 || (zero && n > 1)) fail("a number is badly written");
     if (take('.')) {
-      whole = false;
+      is_integer = false;
       if (digits() == 0) fail("a number is badly written: no digit after '.'");
     }
     if (peek() == 'e' || peek() == 'E') {
-      whole = false;
+      is_integer = false;
       ++at_;
       if (peek() == '+' || peek() == '-') ++at_;
       if (digits() == 0) fail("a number is badly written: no digit after 'e'");
     }
-    return number_from(text_.substr(start, at_ - start), whole);
+    return number_from(text_.substr(start, at_ - start), is_integer);
   }
 
-  Node number_from(std::string_view text, bool whole) const {
+  Node number_from(std::string_view text, bool is_integer) const {
     const auto end = text.data() + text.size();
     std::int64_t integer = 0;
-    if (whole && std::from_chars(text.data(), end, integer).ec == std::errc{})
+    if (is_integer && std::from_chars(text.data(), end, integer).ec == std::errc{})
       return Node::of(integer);
     double number = 0;
     if (std::from_chars(text.data(), end, number).ec != std::errc{})

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kMaxCauseBytes = 160;  // bytes: the parser repeats what it has read
 // Each bracket of a body takes seventy times its size in memory.
-constexpr std::size_t kDeepest = 64;
+constexpr std::size_t kMaxNesting = 64;
 
 std::string kind_of(const Json& json) {
   if (json.is_string()) return "the text " + in_quotes(json.get_ref<const std::string&>());
@@ -106,7 +106,7 @@ class Builder {
   }
 
   bool open(Json empty) {
-    if (open_.size() >= kDeepest) refuse_(fmt::format(", nested at most {} deep", kDeepest));
+    if (open_.size() >= kMaxNesting) refuse_(fmt::format(", nested at most {} deep", kMaxNesting));
     open_.push_back(add(std::move(empty)));
     return true;
   }

@@ -65,10 +65,12 @@ class MemoryBudget {
   std::uint64_t used() const noexcept { return used_; }
   std::uint64_t refused() const noexcept { return refused_; }  // count, with those of its children
 
-  // True once kMuch has been given back since this was last true: it is worth asking the
-  // allocator to return its free pages to the system. For one caller.
-  static constexpr std::uint64_t kMuch = 16 << 20;
-  bool has_returned_much() noexcept { return returned_ >= kMuch && returned_.exchange(0) >= kMuch; }
+  // Returns true once kTrimAfterBytes were given back since it last did: the allocator should
+  // return its free pages to the system (malloc_trim). For one caller.
+  static constexpr std::uint64_t kTrimAfterBytes = 16 << 20;
+  bool should_trim() noexcept {
+    return returned_ >= kTrimAfterBytes && returned_.exchange(0) >= kTrimAfterBytes;
+  }
 
  private:
   bool take(std::uint64_t bytes) noexcept;

@@ -114,13 +114,13 @@ TEST(MemoryBudget, GrowthBeyondTheChildsLimitNeverFits) {
   EXPECT_EQ(part.used(), 30u);
 }
 
-TEST(MemoryBudget, ReportsWhenMuchWasReturnedInPiecesToo) {
+TEST(MemoryBudget, AsksForATrimAlsoAfterManySmallReturns) {
   MemoryBudget whole(1 << 30), part(1 << 30, &whole);
   for (int i = 0; i < 15; ++i) part.charge(1 << 20);
-  EXPECT_FALSE(whole.has_returned_much());
+  EXPECT_FALSE(whole.should_trim());
   part.charge(1 << 20);
-  EXPECT_TRUE(whole.has_returned_much());
-  EXPECT_FALSE(whole.has_returned_much());
+  EXPECT_TRUE(whole.should_trim());
+  EXPECT_FALSE(whole.should_trim());
 }
 
 TEST(MemoryBudget, KeepsItsLimitWithManyThreads) {

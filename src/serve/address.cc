@@ -9,7 +9,7 @@ namespace sluice::serve {
 
 namespace {
 
-constexpr std::size_t kLongestName = 253;  // of DNS
+constexpr std::size_t kMaxDnsNameBytes = 253;
 
 // Parses ":8000", ":" or ""; nothing for any other text.
 std::optional<HostPort> with_port(std::string_view name, std::string_view rest) {
@@ -44,7 +44,7 @@ bool is_host_name(std::string_view text) noexcept {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_' || c == '.';
   };
-  return !text.empty() && text.size() <= kLongestName && !text.starts_with('.') &&
+  return !text.empty() && text.size() <= kMaxDnsNameBytes && !text.starts_with('.') &&
          text.find("..") == text.npos && std::ranges::all_of(text, allowed);
 }
 

@@ -19,7 +19,7 @@ namespace sluice::serve {
 
 namespace {
 
-constexpr std::size_t kLongestText = 1024, kLongestOfRefusal = 256;
+constexpr std::size_t kMaxTextBytes = 1024, kMaxRefusalBytes = 256;
 // Refusals of one client cannot push the lines of others out of the file (2 MB a day) or hide their
 // refusals: clients without recent refusals have a separate allowance.
 constexpr double kOfOneAtOnce = 5, kKnownAtOnce = 20, kFreshAtOnce = 100, kPerSecond = 1. / 60;
@@ -43,11 +43,11 @@ std::string cut(std::string text, std::size_t max_bytes) {
 
 // ASCII only: no escape sequence reaches the terminal of a reader.
 std::string line_of(const AuditLog::Entry& entry, WallTime at, std::uint64_t left_out) {
-  const auto max_bytes = entry.refused ? kLongestOfRefusal : kLongestText;
-  Json json = {{"at", timestamp(at)}, {"who", cut(entry.who, kLongestOfRefusal)}};
-  if (!entry.key.empty()) json["key"] = cut(entry.key, kLongestOfRefusal);
+  const auto max_bytes = entry.refused ? kMaxRefusalBytes : kMaxTextBytes;
+  Json json = {{"at", timestamp(at)}, {"who", cut(entry.who, kMaxRefusalBytes)}};
+  if (!entry.key.empty()) json["key"] = cut(entry.key, kMaxRefusalBytes);
   json["what"] = cut(entry.what, max_bytes);
-  if (!entry.address.empty()) json["address"] = cut(entry.address, kLongestOfRefusal);
+  if (!entry.address.empty()) json["address"] = cut(entry.address, kMaxRefusalBytes);
   if (entry.pid != 0) json["pid"] = entry.pid;
   if (!entry.detail.empty()) json["detail"] = cut(entry.detail, max_bytes);
   json["result"] = cut(entry.result, max_bytes);

@@ -11,10 +11,10 @@ namespace sluice::serve {
 
 namespace {
 
-constexpr std::size_t kShortestKey = 16;
-constexpr std::uint64_t kSmallestBudget = 16 << 20;  // with less, hardly anything is answered
+constexpr std::size_t kMinKeyBytes = 16;
+constexpr std::uint64_t kMinBudget = 16 << 20;  // with less, hardly anything is answered
 
-constexpr std::int64_t kSmallestSetting = 1 << 20;
+constexpr std::int64_t kMinBudgetSetting = 1 << 20;
 
 std::optional<unsigned> mode_of(std::string_view text) noexcept {
   unsigned mode = 0;
@@ -45,9 +45,9 @@ std::string key_cause(std::string_view text) {
     return "begins or ends with a space, which no client can send";
   if (std::ranges::any_of(text, is_control))
     return "has a control character in it, which no client can send";
-  if (text.size() < kShortestKey)
+  if (text.size() < kMinKeyBytes)
     return "has " + std::to_string(text.size()) + " characters and can be guessed; give at least " +
-           std::to_string(kShortestKey) + ", for example what 'openssl rand -hex 16' prints";
+           std::to_string(kMinKeyBytes) + ", for example what 'openssl rand -hex 16' prints";
   return {};
 }
 
@@ -74,15 +74,15 @@ unsigned socket_mode_of(const ServeConfig& config) noexcept {
 void ServeConfig::check_together(std::vector<std::string>& found) const {
   if (!admin_key.empty() && admin_key.equals(api_key.reveal()))
     found.push_back("admin_key is the same as api_key: every client would be an administrator");
-  if (memory_budget > 0 && memory_budget < kSmallestSetting)
+  if (memory_budget > 0 && memory_budget < kMinBudgetSetting)
     found.push_back("memory_budget is " + std::to_string(memory_budget) +
                     " bytes, with which nothing could be answered; give at least " +
-                    std::to_string(kSmallestSetting) + " (1 MiB), or 0 for a quarter of memory");
+                    std::to_string(kMinBudgetSetting) + " (1 MiB), or 0 for a quarter of memory");
 }
 
 std::uint64_t memory_budget_of(const ServeConfig& config, const device::Cpu& machine) noexcept {
   if (config.memory_budget > 0) return static_cast<std::uint64_t>(config.memory_budget);
-  return std::max(kSmallestBudget, machine.memory_limit.value_or(machine.memory_total) / 4);
+  return std::max(kMinBudget, machine.memory_limit.value_or(machine.memory_total) / 4);
 }
 
 }  // namespace sluice::serve

@@ -11,7 +11,7 @@ namespace sluice::serve {
 
 namespace {
 
-constexpr std::size_t kFew = 16;  // such a part of what a client may have queued is little
+constexpr std::size_t kCrowdedDivisor = 16;  // of a client's limit, while the queue is nearly full
 
 }  // namespace
 
@@ -24,8 +24,8 @@ bool FairPool::has_capacity(const std::string& client) {
   const auto found = clients_.find(client);
   const auto own = found == clients_.end() ? 0 : found->second.queued.size();
   const bool is_crowded = count_ >= options_.max_queued - options_.max_queued / 4;
-  const auto limit =
-      is_crowded ? options_.max_queued_per_client / kFew : options_.max_queued_per_client;
+  const auto limit = is_crowded ? options_.max_queued_per_client / kCrowdedDivisor
+                                : options_.max_queued_per_client;
   return count_ < options_.max_queued && own < std::max<std::size_t>(limit, 1);
 }
 

@@ -13,7 +13,7 @@ namespace sluice::watch {
 
 namespace {
 
-constexpr double kShortestSlope = 300;  // seconds; over less, a wave looks like a rise
+constexpr double kMinSlopeSeconds = 300;  // seconds; over less, a wave looks like a rise
 constexpr std::size_t kMinPoints = 8;
 constexpr std::size_t kMaxPoints = 256;
 constexpr double kBucket_s = 10, kBaseline_s = 3600, kRecent_s = 60;
@@ -152,7 +152,7 @@ std::optional<Trend> slope_trend(std::string_view metric, std::string_view unit,
   const auto line = slope(series);
   if (!line || !line->significant) return std::nullopt;
   const double extent = series.back().t - series.front().t;
-  if (extent < kShortestSlope) return std::nullopt;
+  if (extent < kMinSlopeSeconds) return std::nullopt;
   const double moved = std::abs(line->per_s) * extent;
   const double worth = limit ? 0.02 * *limit : 0.05 * std::abs(line->level);
   if (moved < worth || moved == 0) return std::nullopt;

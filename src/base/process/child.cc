@@ -38,9 +38,9 @@ std::vector<std::string> Child::lines() {
     else if (errno == EAGAIN)
       break;
   }
-  std::vector<std::string> whole;
-  while (auto line = in_.next()) whole.push_back(std::move(*line));
-  return whole;
+  std::vector<std::string> lines;
+  while (auto line = in_.next()) lines.push_back(std::move(*line));
+  return lines;
 }
 
 void Child::say(const std::string& line) {

@@ -28,7 +28,7 @@ constexpr std::string_view kBenchModelExamples =
     "  sluice bench model model.onnx --find-batch            the curve, and the best batch on it\n"
     "Times are from inputs in the host's memory to outputs there, unless they are --resident.";
 
-constexpr std::int64_t kLargestBatch = 1024;
+constexpr std::int64_t kMaxBatch = 1024;
 
 struct BenchModelFlags {
   std::string model;
@@ -111,7 +111,7 @@ class Bench {
   void search(TimedModel& model, const std::string& backend, const std::string& precision) {
     double best = 0;
     int worse = 0;
-    for (std::int64_t batch = 1; batch <= kLargestBatch && worse < 2; batch *= 2) {
+    for (std::int64_t batch = 1; batch <= kMaxBatch && worse < 2; batch *= 2) {
       progress_.show(0, fmt::format("{} {} batch {}", backend, precision, batch));
       measure(model, {backend, precision, batch});
       if (!rows_.back().timing) return;
@@ -256,7 +256,7 @@ void add_options(CLI::App& app, BenchModelFlags& flags) {
       ->required();
   app.add_option("--batch", flags.batches, "sizes of the first dimension, 1,8,32")
       ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, kLargestBatch * kLargestBatch));
+      ->check(CLI::Range(std::int64_t{1}, kMaxBatch * kMaxBatch));
   app.add_option("--shape", flags.shapes, "other sizes left open: INPUT=1x128, or SYMBOL=128")
       ->type_name("NAME=SIZES")
       ->allow_extra_args(false);

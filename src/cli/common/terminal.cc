@@ -26,7 +26,7 @@ bool speaks_utf8() {
   return locale.find("utf-8") != std::string::npos || locale.find("utf8") != std::string::npos;
 }
 
-constexpr int kNarrowest = 20, kWidest = 10'000;
+constexpr int kMinWidth = 20, kMaxWidth = 10'000;
 
 // The width of COLUMNS; 80 where that is unset or invalid.
 int columns_of_environment() {
@@ -35,7 +35,7 @@ int columns_of_environment() {
   const auto* end = text.data() + text.size();
   const auto [stop, failed] = std::from_chars(text.data(), end, width);
   const bool usable =
-      failed == std::errc() && stop == end && width >= kNarrowest && width <= kWidest;
+      failed == std::errc() && stop == end && width >= kMinWidth && width <= kMaxWidth;
   return usable ? width : Terminal{}.width;
 }
 

@@ -112,7 +112,7 @@ std::optional<Check> check_profile(const device::GpuConfig& config, const device
 
 // Adds no check where no server ever ran.
 std::optional<Check> check_state_folder(const std::string& path) {
-  constexpr std::uintmax_t kFew = 64 << 20, kEnough = 1 << 30;
+  constexpr std::uintmax_t kMinFreeBytes = 64 << 20, kGoodFreeBytes = 1 << 30;
   std::error_code failed;
   if (!std::filesystem::exists(path, failed) && !failed) return std::nullopt;
   Check c{"state-folder", "state folder", Verdict::pass, path, {}};
@@ -124,8 +124,8 @@ std::optional<Check> check_state_folder(const std::string& path) {
     return c;
   }
   c.detail += ", " + human_bytes(free) + " free";
-  if (free < kEnough) {
-    c.status = free < kFew ? Verdict::fail : Verdict::warn;
+  if (free < kGoodFreeBytes) {
+    c.status = free < kMinFreeBytes ? Verdict::fail : Verdict::warn;
     c.fix = "free 1 GiB there: on a full disk no lease is granted and no history kept";
   } else if (const auto warning = folder_warning(path); !warning.empty()) {
     c.status = Verdict::warn;

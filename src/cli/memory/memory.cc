@@ -51,13 +51,14 @@ void refuse_compressed(const std::string& bytes, const std::string& path) {
 
 // A device or a pipe may have no end.
 std::string contents_of(const std::string& path) {
-  constexpr std::uintmax_t kLargest = std::uintmax_t{4} << 30;
+  constexpr std::uintmax_t kMaxSnapshotBytes = std::uintmax_t{4} << 30;
   const auto kind = fs::status(path).type();
   require(kind == fs::file_type::regular || kind == fs::file_type::directory ||
               kind == fs::file_type::not_found,
           path + " is neither a trace nor a snapshot: it is no regular file");
   if (kind == fs::file_type::regular)
-    require(fs::file_size(path) <= kLargest, path + " is larger than a snapshot can be (4 GiB)");
+    require(fs::file_size(path) <= kMaxSnapshotBytes,
+            path + " is larger than a snapshot can be (4 GiB)");
   return memory::read_file(path);
 }
 

@@ -7,7 +7,7 @@
 namespace sluice::compute {
 namespace {
 
-constexpr double kNear = 3;  // times the winner's time
+constexpr double kMaxRetryRatio = 3;  // a loser slower than this is not tried again
 
 // Where no copy was measured yet: what slow links manage, so that a trial is worth it.
 constexpr double kAssumedBytesPerSecond = 10e9, kAssumedStart = 20e-6;
@@ -35,7 +35,7 @@ Choice by_time(Choice choice, int cpu_runs, int gpu_runs) {
   const Processor winner = gpu < cpu ? Processor::gpu : Processor::cpu;
   const bool cpu_lost = winner == Processor::gpu;
   const double won = std::min(cpu, gpu), lost = std::max(cpu, gpu);
-  if ((cpu_lost ? cpu_runs : gpu_runs) < kTries && lost < kNear * won)
+  if ((cpu_lost ? cpu_runs : gpu_runs) < kTries && lost < kMaxRetryRatio * won)
     return chosen(std::move(choice), cpu_lost ? Processor::cpu : Processor::gpu,
                   fmt::format("measured {} times only, and {} is near {}",
                               cpu_lost ? cpu_runs : gpu_runs, shown(lost), shown(won)));

@@ -85,10 +85,10 @@ std::int64_t choose_size(const CublasLt& library, const BenchDevice& device, Pre
 
 std::size_t fastest_algorithm(GemmProblem& problem, const BenchDevice& device) {
   std::size_t best = 0;
-  double least = std::numeric_limits<double>::infinity();
+  double min_seconds = std::numeric_limits<double>::infinity();
   for (std::size_t algorithm = 0; algorithm < problem.algorithms(); ++algorithm) {
     const double seconds = seconds_of(problem, algorithm, device, 2, 5);
-    if (seconds < least) least = seconds, best = algorithm;
+    if (seconds < min_seconds) min_seconds = seconds, best = algorithm;
   }
   return best;
 }

@@ -27,7 +27,7 @@ void read_memory(const DrmCard& card, Gpu& gpu) {
 }
 
 // pp_dpm_sclk: "0: 500Mhz", one level per line, the current one ends with "*".
-void read_clock(const Path& file, std::optional<unsigned>& now, std::optional<unsigned>& most) {
+void read_clock(const Path& file, std::optional<unsigned>& now, std::optional<unsigned>& max_mhz) {
   const auto text = read_text(file).value_or("");
   for (const auto line : split(text, '\n')) {
     const auto colon = line.find(':');
@@ -36,7 +36,7 @@ void read_clock(const Path& file, std::optional<unsigned>& now, std::optional<un
     const auto mhz = to_int(level.substr(0, level.find_first_of("Mm")));
     if (!mhz || *mhz < 0) continue;
     const auto value = static_cast<unsigned>(*mhz);
-    most = std::max(most.value_or(0), value);
+    max_mhz = std::max(max_mhz.value_or(0), value);
     if (level.find('*') != std::string_view::npos) now = value;
   }
 }

@@ -16,7 +16,7 @@ namespace sluice::device {
 
 namespace {
 
-constexpr std::string_view kOldestDriver = "535.86.10";
+constexpr std::string_view kMinDriver = "535.86.10";
 constexpr std::uint64_t kGiB = 1ull << 30;
 
 // Takes the leading number and the dot after it; 0 when there is none.
@@ -105,9 +105,9 @@ MaybeCheck check_driver_version(const Facts& f) {
   Check c{"driver-version",
           "driver is new enough",
           Verdict::pass,
-          fmt::format("{}, at least {} needed", version, kOldestDriver),
+          fmt::format("{}, at least {} needed", version, kMinDriver),
           {}};
-  if (compare_versions(version, kOldestDriver) < 0) {
+  if (compare_versions(version, kMinDriver) < 0) {
     c.status = Verdict::fail;
     c.fix = "install a driver of the 535 branch or newer and reboot";
   }

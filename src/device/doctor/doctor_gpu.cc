@@ -92,10 +92,10 @@ MaybeCheck check_compute(const Facts& f) {
   });
   Check c{"compute-capability", "compute capability", Verdict::pass, {}, {}};
   if (bad.empty()) {
-    auto least = std::pair{99, 0};
+    auto min_compute = std::pair{99, 0};
     for (const auto& gpu : f.gpus)
-      if (gpu.compute) least = std::min(least, *gpu.compute);
-    c.detail = fmt::format("{}.{}, at least 6.0 needed", least.first, least.second);
+      if (gpu.compute) min_compute = std::min(min_compute, *gpu.compute);
+    c.detail = fmt::format("{}.{}, at least 6.0 needed", min_compute.first, min_compute.second);
     return c;
   }
   c.status = unless_others(bad.size(), known);
@@ -165,9 +165,10 @@ MaybeCheck check_gpu_memory(const Facts& f) {
   });
   Check c{"gpu-memory", "GPU memory", Verdict::pass, {}, {}};
   if (bad.empty()) {
-    std::uint64_t least = UINT64_MAX;
-    for (const auto& gpu : f.gpus) least = std::min(least, gpu.memory_total.value_or(UINT64_MAX));
-    c.detail = human_bytes(least) + ", at least 4 GB needed";
+    std::uint64_t min_bytes = UINT64_MAX;
+    for (const auto& gpu : f.gpus)
+      min_bytes = std::min(min_bytes, gpu.memory_total.value_or(UINT64_MAX));
+    c.detail = human_bytes(min_bytes) + ", at least 4 GB needed";
     return c;
   }
   c.status = unless_others(bad.size(), known);

@@ -15,14 +15,14 @@ using nvml::Return;
 
 constexpr int kTries = 8;  // a list may grow between asking its length and reading it
 constexpr std::size_t kWideEntry = sizeof(nvml::ProcessInfo535);
-constexpr std::uint32_t kHighestPid = 1u << 22;  // the kernel's limit
+constexpr std::uint32_t kMaxPid = 1u << 22;  // the kernel's limit
 constexpr std::uint32_t kNoInstance = 0xffffffff;
 
 bool is_plausible(const ProcessInfo& p) {
   const auto is_instance = [](std::uint32_t i) { return i < 64 || i == kNoInstance; };
   const bool memory_ok =
       p.used_memory < (std::uint64_t{1} << 50) || p.used_memory == nvml::kNotAvailable;
-  return p.pid > 0 && p.pid <= kHighestPid && memory_ok && is_instance(p.gpu_instance) &&
+  return p.pid > 0 && p.pid <= kMaxPid && memory_ok && is_instance(p.gpu_instance) &&
          is_instance(p.compute_instance);
 }
 

@@ -63,20 +63,20 @@ TEST(GpuActivity, ItWaitsForTheEndOfACallNoLongerThanItsTimeout) {
 
 TEST(GpuActivity, OnlyOneMeasurementRunsAtATime) {
   GpuActivity activity;
-  std::atomic<int> measuring = 0, most = 0;
+  std::atomic<int> measuring = 0, max_measuring = 0;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 50; ++i)
         EXPECT_TRUE(activity.alone(
             [&] {
-              most = std::max(most.load(), ++measuring);
+              max_measuring = std::max(max_measuring.load(), ++measuring);
               --measuring;
             },
             kNone));
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(most, 1);
+  EXPECT_EQ(max_measuring, 1);
 }
 
 TEST(GpuActivity, EachDeviceIsCountedSeparately) {

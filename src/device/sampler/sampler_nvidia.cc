@@ -217,8 +217,8 @@ void NvidiaProbe::clocks(Round& round) {
   }
   round.put(Metric::sm_clock, clock.value);
   if (utilization_ >= kBusy && !max_clock_)  // the card's own: never changes
-    if (const auto most = nvml_.max_clock_mhz(device_, Clock::sm); round.hear(most) && most.value)
-      max_clock_ = most.value;
+    if (const auto max = nvml_.max_clock_mhz(device_, Clock::sm); round.hear(max) && max.value)
+      max_clock_ = max.value;
   if (utilization_ >= kBusy && max_clock_)
     return round.put(Metric::clock_ratio, 100.0 * clock.value / *max_clock_);
   round.missing(Metric::clock_ratio);

@@ -91,10 +91,10 @@ void EarlyList::follow(std::optional<std::uint64_t> number) {
 }
 
 bool EarlyList::is_due(std::optional<double> memory_used, Instant now) const {
-  constexpr double kMuch = 32 << 20;  // half of what counts as over-use
+  constexpr double kMinChangeBytes = 32 << 20;  // half of what counts as over-use
   if (!number_ || now < rests_until_) return false;
-  return is_requested_ ||
-         (memory_used && (!listed_used_ || std::abs(*memory_used - *listed_used_) > kMuch));
+  return is_requested_ || (memory_used && (!listed_used_ || std::abs(*memory_used - *listed_used_) >
+                                                                kMinChangeBytes));
 }
 
 void EarlyList::listed(std::optional<double> memory_used) {

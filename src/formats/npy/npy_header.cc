@@ -9,7 +9,7 @@ namespace sluice::npy {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kLongest = 64 * 1024;  // of a header; NumPy writes about a hundred bytes
+constexpr std::size_t kMaxNpyHeaderBytes = 64 * 1024;  // NumPy writes about a hundred
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
@@ -119,7 +119,7 @@ std::string_view dictionary(std::string_view file, std::size_t& begin) {
   if (file.size() < 8 + bytes) refuse("it is cut off in its header");
   std::size_t length = 0;
   for (std::size_t i = 0; i < bytes; ++i) length |= std::size_t{byte(8 + i)} << (8 * i);
-  if (length > kLongest) refuse("its header claims " + std::to_string(length) + " bytes");
+  if (length > kMaxNpyHeaderBytes) refuse("its header claims " + std::to_string(length) + " bytes");
   begin = 8 + bytes + length;
   if (begin > file.size()) refuse("it is cut off in its header");
   return file.substr(8 + bytes, length);

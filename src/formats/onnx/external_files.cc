@@ -33,8 +33,8 @@ Part part_in(Part part, int field) {
 class Locations {
  public:
   void find(Part part, std::string_view bytes, int depth = 0) {
-    constexpr int kDeepest = 256;  // nested messages; read() rejects more than 64 nested graphs
-    require(depth < kDeepest, "graphs nested too deep");
+    constexpr int kMaxNestedMessages = 256;  // read() rejects more than 64 nested graphs
+    require(depth < kMaxNestedMessages, "graphs nested too deep");
     if (part == Part::entry) return entry(bytes);
     for (Wire fields(bytes); fields.next();)
       if (const Part inner = part_in(part, fields.number()); inner != Part::none)

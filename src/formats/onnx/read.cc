@@ -7,7 +7,7 @@
 namespace sluice::onnx {
 namespace {
 
-constexpr int kDeepest = 64;  // nested graphs and types
+constexpr int kMaxNestedGraphs = 64;  // or types
 
 // An empty message takes two bytes in the file and up to hundreds in memory. Messages of real
 // models take less than 50 times their size.
@@ -85,7 +85,7 @@ class Reader {
  private:
   struct Deeper {
     explicit Deeper(Reader& r) : reader(r) {
-      require(++reader.depth_ <= kDeepest, "graphs or types nested more than 64 deep");
+      require(++reader.depth_ <= kMaxNestedGraphs, "graphs or types nested more than 64 deep");
     }
     ~Deeper() { --reader.depth_; }
     Reader& reader;

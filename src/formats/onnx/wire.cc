@@ -82,9 +82,9 @@ std::string_view Wire::bytes() const {
 }
 
 std::string_view Wire::name() const {
-  constexpr std::size_t kLongest = 65536;
+  constexpr std::size_t kMaxNameBytes = 65536;
   const std::string_view text = bytes();
-  if (text.size() > kLongest) broken("a name of " + std::to_string(text.size()) + " bytes");
+  if (text.size() > kMaxNameBytes) broken("a name of " + std::to_string(text.size()) + " bytes");
   const bool control = std::any_of(text.begin(), text.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
   });

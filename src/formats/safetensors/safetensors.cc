@@ -15,7 +15,7 @@
 namespace sluice::safetensors {
 namespace {
 
-constexpr std::uint64_t kLongest = 25u << 20;  // of a header, enough for 250,000 tensors
+constexpr std::uint64_t kMaxHeaderBytes = 25u << 20;  // of a header, enough for 250,000 tensors
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
@@ -177,7 +177,7 @@ File parse(std::string_view bytes, const std::shared_ptr<const void>& keep) {
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < 8; ++i)
     length |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  if (length > bytes.size() - 8 || length > kLongest)
+  if (length > bytes.size() - 8 || length > kMaxHeaderBytes)
     refuse("its header claims " + std::to_string(length) +
            " bytes: it is cut off, or no such file");
   const std::string_view text = bytes.substr(8, length), data = bytes.substr(8 + length);

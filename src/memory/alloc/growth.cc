@@ -36,17 +36,17 @@ std::optional<Line> GrowthWindow::line() const {
 }
 
 std::optional<double> GrowthWindow::growth_per_s(bool known) const {
-  const auto whole = line();
-  if (!whole || whole->per_s <= 0) return whole ? std::optional(whole->per_s) : std::nullopt;
+  const auto window = line();
+  if (!window || window->per_s <= 0) return window ? std::optional(window->per_s) : std::nullopt;
   const std::size_t newest = samples_.size() / (known ? 2 : 4);
-  const bool goes_on = fit(samples_.size() - newest).per_s >= kStillGrows * whole->per_s;
-  return whole->explained >= kExplained && goes_on ? whole->per_s : 0;
+  const bool goes_on = fit(samples_.size() - newest).per_s >= kStillGrows * window->per_s;
+  return window->explained >= kExplained && goes_on ? window->per_s : 0;
 }
 
 double GrowthWindow::since() const {
-  const double least = samples_.front().value;
+  const double min_value = samples_.front().value;
   const auto last = std::find_if(samples_.rbegin(), samples_.rend(),
-                                 [&](const Sample& s) { return s.value <= least; });
+                                 [&](const Sample& s) { return s.value <= min_value; });
   return last->t;
 }
 

@@ -17,8 +17,9 @@ struct Tracker::Owner {
     allocations.fetch_add(1, std::memory_order_relaxed);
     count.fetch_add(1, std::memory_order_relaxed);
     const std::size_t now = used.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    std::size_t most = peak.load(std::memory_order_relaxed);
-    while (now > most && !peak.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+    std::size_t old_peak = peak.load(std::memory_order_relaxed);
+    while (now > old_peak &&
+           !peak.compare_exchange_weak(old_peak, now, std::memory_order_relaxed)) {
     }
   }
   void give(std::size_t bytes) {

@@ -16,8 +16,8 @@ Pairs random_pairs(std::size_t count, std::size_t live, unsigned top_bits, std::
   Pairs made{std::vector<Pairs::Request>(count), live};
   for (auto& request : made.requests) {
     const auto bits = kMinBits + random() % (top_bits - kMinBits);
-    const auto least = std::size_t{1} << bits;
-    request = {random() % live, least + random() % least};
+    const auto min_bytes = std::size_t{1} << bits;
+    request = {random() % live, min_bytes + random() % min_bytes};
   }
   return made;
 }

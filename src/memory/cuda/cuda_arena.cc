@@ -41,11 +41,11 @@ class CudaArena final : public Arena {
       : device_(device), driver_(start(device)) {
     require_mapping(driver_, device);
     const auto what = memory_on(device);
-    std::size_t least = 0;
-    driver_.check(driver_.granularity(&least, &what, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+    std::size_t recommended = 0;
+    driver_.check(driver_.granularity(&recommended, &what, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
                   "asking for the GPU's granule");
-    granule_ = least;
-    while (granule_ < std::max(granule, granule == 0 ? kCheapGranule : least)) granule_ *= 2;
+    granule_ = recommended;
+    while (granule_ < std::max(granule, granule == 0 ? kCheapGranule : recommended)) granule_ *= 2;
     addresses_ = round_up(addresses, granule_);
     handles_.resize(addresses_ / granule_);
     driver_.check(driver_.reserve(&base_, addresses_, granule_, 0, 0), "reserving GPU addresses");

@@ -32,7 +32,7 @@ class HolesByAddress {
   static constexpr std::size_t kFan = 8;
   static constexpr std::size_t kPlenty = std::size_t{1} << 15;      // regions for a large arena
   static constexpr std::size_t kMaxRegions = std::size_t{1} << 21;  // for many holes
-  static constexpr int kMany = 24;  // holes in a region before it is halved
+  static constexpr int kMaxHolesPerRegion = 24;                     // then it is halved
 
   std::size_t region(Offset offset) const { return offset >> shift_; }
   void link(Nodes& nodes, NodeId id);
@@ -98,14 +98,14 @@ void HolesByAddress::raise(std::size_t at, Units to) {
 }
 
 void HolesByAddress::settle(const Nodes& nodes, std::size_t at) {
-  Units most = 0;
+  Units max_units = 0;
   for (NodeId id = heads_[at]; id != kNone; id = nodes[id].next)
-    most = std::max(most, units(nodes[id].bytes()));
+    max_units = std::max(max_units, units(nodes[id].bytes()));
   for (std::size_t level = 0;; ++level) {
-    if (levels_[level][at] == most) return;
-    levels_[level][at] = most;
+    if (levels_[level][at] == max_units) return;
+    levels_[level][at] = max_units;
     if (level + 1 == levels_.size()) return;
-    most = max_of(&levels_[level][at / kFan * kFan]);
+    max_units = max_of(&levels_[level][at / kFan * kFan]);
     at /= kFan;
   }
 }
@@ -119,7 +119,7 @@ void HolesByAddress::insert(Nodes& nodes, NodeId id) {
   }
   link(nodes, id);
   raise(region(nodes[id].offset), units(nodes[id].bytes()));
-  if (walked_ > kMany && heads_.size() < kMaxRegions && shift_ > 11)
+  if (walked_ > kMaxHolesPerRegion && heads_.size() < kMaxRegions && shift_ > 11)
     rebuild(nodes, heads_.size() * kFan, shift_ - 3);
 }
 

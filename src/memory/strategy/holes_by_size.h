@@ -114,10 +114,10 @@ inline std::size_t HolesBySize::largest(const Nodes& nodes) const {
   if (rows_ == 0) return 0;
   const auto row = static_cast<unsigned>(std::bit_width(rows_)) - 1;
   const auto column = static_cast<unsigned>(std::bit_width(columns_[row])) - 1;
-  std::size_t most = 0;
+  std::size_t max_bytes = 0;
   for (NodeId id = heads_[row * kColumns + column]; id != kNone; id = nodes[id].next)
-    most = std::max(most, nodes[id].bytes());
-  return most;
+    max_bytes = std::max(max_bytes, nodes[id].bytes());
+  return max_bytes;
 }
 
 }  // namespace sluice::memory

@@ -67,7 +67,7 @@ class Oracle {
     demand(strategy_->missing(bytes) == 0, "missing() was too little");
   }
 
-  void withdraw(std::size_t most) {
+  void withdraw(std::size_t max_granules) {
     Offset last = kNever;
     strategy_->withdraw(granule_, [&](Offset at) {
       demand(at < last, "granules are not offered from the highest down");
@@ -75,8 +75,8 @@ class Oracle {
       demand(clear(taken_, at, granule_) && clear(withdrawn_, at, granule_),
              "a granule is offered that is in use");
       last = at;
-      if (most == 0) return Strategy::Reply::leave;
-      --most;
+      if (max_granules == 0) return Strategy::Reply::leave;
+      --max_granules;
       withdrawn_[at] = granule_;
       return Strategy::Reply::take;
     });

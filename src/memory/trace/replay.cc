@@ -140,27 +140,27 @@ bool serves_all(const Trace& trace, const PoolOptions& options) {
   return true;
 }
 
-// The least ceiling at which every request is served, to a granule; `enough` is one.
+// Returns the minimum ceiling, to a granule, at which every request is served; `enough` is one.
 std::size_t min_ceiling(const Trace& trace, PoolOptions options, std::size_t enough,
                         const Step& step) {
   std::size_t too_little = trace.header.peak_live_bytes / kGranule;
-  std::size_t least = enough / kGranule;
+  std::size_t enough_granules = enough / kGranule;
   if (too_little > 0) --too_little;
-  for (; least > too_little + 1; step()) {
-    const auto middle = too_little + (least - too_little) / 2;
+  for (; enough_granules > too_little + 1; step()) {
+    const auto middle = too_little + (enough_granules - too_little) / 2;
     options.ceiling = middle * kGranule;
-    (serves_all(trace, options) ? least : too_little) = middle;
+    (serves_all(trace, options) ? enough_granules : too_little) = middle;
   }
-  return least * kGranule;
+  return enough_granules * kGranule;
 }
 
-// In the memory of which 95 % is used at the peak, where that is more than the least.
-std::optional<ReplayFigures> with_spare(const Trace& trace, PoolOptions least) {
+// Replays in memory of which 95 % is used at the peak, where that is more than the minimum.
+std::optional<ReplayFigures> with_spare(const Trace& trace, PoolOptions minimal) {
   const auto peak = static_cast<double>(trace.header.peak_live_bytes);
   const auto ceiling = static_cast<std::size_t>(peak / 0.95) / kGranule * kGranule;
-  if (ceiling <= least.ceiling) return std::nullopt;
-  least.ceiling = ceiling;
-  const auto figures = observe(trace, least);
+  if (ceiling <= minimal.ceiling) return std::nullopt;
+  minimal.ceiling = ceiling;
+  const auto figures = observe(trace, minimal);
   return figures.failures > 0 ? std::nullopt : std::optional(figures);
 }
 

@@ -23,10 +23,10 @@ double time_of(const ReplayResult* r) {
 // The candidates whose figure is within `factor` of the minimum.
 Candidates near_minimum(const Candidates& all, double (*figure)(const ReplayResult*),
                         double factor) {
-  const double least = figure(*std::ranges::min_element(all, {}, figure));
+  const double min_figure = figure(*std::ranges::min_element(all, {}, figure));
   Candidates kept;
   std::ranges::copy_if(all, std::back_inserter(kept), [&](const ReplayResult* result) {
-    return figure(result) <= least * factor;
+    return figure(result) <= min_figure * factor;
   });
   return kept;
 }

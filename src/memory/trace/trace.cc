@@ -54,8 +54,8 @@ class Bytes {
     refuse("a number is too long");
   }
 
-  std::string_view line(std::size_t longest) {
-    const auto end = rest_.substr(0, longest).find('\n');
+  std::string_view line(std::size_t max_bytes) {
+    const auto end = rest_.substr(0, max_bytes).find('\n');
     if (end == rest_.npos) refuse("the header is cut short");
     const auto text = rest_.substr(0, end);
     rest_.remove_prefix(end + 1);

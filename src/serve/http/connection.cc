@@ -64,7 +64,7 @@ Task<void> Connection::run(std::unique_ptr<Connection> self) {
 
 Task<void> Connection::serve() {
   for (;;) {
-    if (!is_of_few()) co_await shard_.scheduler().next(load_.get());
+    if (!has_few_connections()) co_await shard_.scheduler().next(load_.get());
     const auto next = advance();
     if (!out_.empty()) {
       std::size_t written = 0;
@@ -75,7 +75,7 @@ Task<void> Connection::serve() {
     if (next == Next::stream) co_return co_await stream();
     if (next == Next::chunks && !co_await send_chunks()) co_return;
     if (next == Next::work && !co_await work()) co_return;
-    if (next == Next::again && is_of_few()) co_await asio::post(shard_.io(), Awaiting{});
+    if (next == Next::again && has_few_connections()) co_await asio::post(shard_.io(), Awaiting{});
     if (next != Next::read) continue;
     std::size_t size = 0;
     char* to = before_read(size);
@@ -87,7 +87,7 @@ Task<void> Connection::serve() {
 
 // Lets other ready connections run first.
 Task<void> Connection::yield_to_others() {
-  if (is_of_few())
+  if (has_few_connections())
     co_await asio::post(shard_.io(), Awaiting{});
   else
     co_await shard_.scheduler().next(load_.get());

@@ -38,7 +38,7 @@ class Connection {
   bool is_idle() const noexcept { return phase_ == Phase::idle; }
 
  private:
-  static constexpr std::int64_t kFewConnections = 32;
+  static constexpr std::int64_t kMaxLightConnections = 32;
   enum class Phase { idle, reading, writing, working, waiting, streaming, closing };
   enum class Next { again, read, work, stream, chunks, close };
   struct Answered {
@@ -55,8 +55,8 @@ class Connection {
   Next refused(Response response);
   std::optional<Response> check_key(bool open);
   Next answer();
-  // Whether the peer has few connections: they cannot delay others, and need no turns.
-  bool is_of_few() const noexcept { return load_->connections <= kFewConnections; }
+  // Few connections of a peer cannot delay others and need no turns.
+  bool has_few_connections() const noexcept { return load_->connections <= kMaxLightConnections; }
   Task<void> yield_to_others();
   void enter(Phase phase, Steady::duration at_most);
   char* before_read(std::size_t& size);

@@ -96,9 +96,9 @@ auto texts(R& r) {
 }  // namespace
 
 void Request::release_memory() {
-  constexpr std::size_t kShort = 1 << 10;
+  constexpr std::size_t kMaxKeptBytes = 1 << 10;
   for (auto* text : texts(*this))
-    if (text->capacity() > kShort) std::string().swap(*text);
+    if (text->capacity() > kMaxKeptBytes) std::string().swap(*text);
   idempotency_key.reset();
   std::vector<std::string>().swap(captures);
 }
@@ -125,9 +125,9 @@ namespace {
 
 // It is made by threads that serve others, whatever it quotes.
 std::string shortened(std::string_view message) {
-  constexpr std::size_t kLongestMessage = 4 << 10;
-  if (message.size() <= kLongestMessage) return std::string(message);
-  auto end = kLongestMessage;
+  constexpr std::size_t kMaxMessageBytes = 4 << 10;
+  if (message.size() <= kMaxMessageBytes) return std::string(message);
+  auto end = kMaxMessageBytes;
   while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;
   return std::string(message.substr(0, end)) + "...";
 }

@@ -33,7 +33,7 @@ bool ends_lines_with_lf_alone(std::string_view text) {
   return end != text.npos && (end == 0 || text[end - 1] != '\r');
 }
 
-constexpr std::size_t kLongestMethod = 32;  // of those we do not know
+constexpr std::size_t kMaxMethodBytes = 32;  // of unknown methods
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void Parser::on_request_impl(verb method, string_view name, string_view target, 
                              error_code&) {
   request_.method = method_of(method);
   if (request_.method == Method::other)
-    request_.other_method.assign(name.data(), std::min(name.size(), kLongestMethod));
+    request_.other_method.assign(name.data(), std::min(name.size(), kMaxMethodBytes));
   request_.target.assign(target.data(), target.size());
   request_.version = version;
 }

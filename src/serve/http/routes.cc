@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kPrometheus = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
-constexpr double kLongestSilence = 366 * 86400.0;
+constexpr double kMaxSilence_s = 366 * 86400.0;
 constexpr std::size_t kBytesOfPoint = 200;   // while its answer is made
 constexpr std::size_t kMaxValues = 100'000;  // of an answer about history: some 3 MB
 constexpr double kFarFuture = 1e15;          // ms; beyond it a time is a slip
@@ -122,7 +122,7 @@ Silence silence_from(const std::string& body) {
     require(json["for_s"].is_number(), "'for_s' must be a number of seconds");
     made.for_s = json["for_s"].get<double>();
   }
-  require(made.for_s > 0 && made.for_s <= kLongestSilence,
+  require(made.for_s > 0 && made.for_s <= kMaxSilence_s,
           "'for_s' must be above 0 and at most a year in seconds");
   return made;
 }

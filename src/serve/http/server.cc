@@ -35,9 +35,9 @@ constexpr FairPool::Options kWork{.threads = 2,
 // The queue holds as many tasks as there may be connections: every connected client may renew.
 constexpr FairPool::Options kLeases{
     .threads = 2, .max_queued = 16384, .max_queued_per_client = 4096};
-// Past three quarters of all connections, only peers that have fewer than this get more; and so
-// many beyond all are for the server's user and root over the Unix socket.
-constexpr std::int64_t kFewConnections = 16, kForOwner = 64;
+// Past three quarters of all connections, only peers with fewer than kMinCrowdedConnections get
+// more. kForOwner connections beyond all are for the server's user and root over the Unix socket.
+constexpr std::int64_t kMinCrowdedConnections = 16, kForOwner = 64;
 constexpr int kRefusalsAtOnce = 64;
 constexpr std::int64_t kFilesOfOurOwn = 256;  // and the owner's, and those that are refused
 constexpr auto kRefusalTime = std::chrono::milliseconds(500);
@@ -233,7 +233,8 @@ void Server::Impl::limit_connections(std::int64_t files) {
 bool Server::Impl::is_full(const Arrival& client) const {
   const std::int64_t all = max_connections, open = traffic.connections;
   if (client.over_socket && is_owner(client.peer)) return open >= all + kForOwner;
-  return open >= all || (open >= all - all / 4 && client.load->connections >= kFewConnections);
+  return open >= all ||
+         (open >= all - all / 4 && client.load->connections >= kMinCrowdedConnections);
 }
 
 Arrival Server::Impl::arrival(Socket socket, bool over_socket) {
@@ -248,7 +249,7 @@ void Server::Impl::each_second() {
   if (options.each_second) options.each_second();
   shared.response_cache.evict_expired(Steady::now());
   // Returns memory of finished large requests from the allocator to the system.
-  if (memory.has_returned_much()) work.post("", FairPool::Work([] { ::malloc_trim(0); }));
+  if (memory.should_trim()) work.post("", FairPool::Work([] { ::malloc_trim(0); }));
 }
 
 // 503, with time for the client to read it.

@@ -28,9 +28,9 @@ void put_raw(std::string& out, T value) {
 unsigned put_value(std::string& out, double value, double before) {
   if (value == before) return kSame;
   if (value == std::floor(value) && std::abs(value) <= kMaxExactInteger) {
-    const auto whole = static_cast<std::int64_t>(value);
-    put_varint(out,
-               (static_cast<std::uint64_t>(whole) << 1) ^ static_cast<std::uint64_t>(whole >> 63));
+    const auto integer = static_cast<std::int64_t>(value);
+    put_varint(out, (static_cast<std::uint64_t>(integer) << 1) ^
+                        static_cast<std::uint64_t>(integer >> 63));
     return kInteger;
   }
   if (static_cast<double>(static_cast<float>(value)) == value) {

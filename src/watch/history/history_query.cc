@@ -110,13 +110,13 @@ std::vector<std::size_t> Fold::filled(device::Metric metric) const {
 Json Fold::json(device::Metric metric) const {
   const auto& aggs = aggs_[static_cast<std::size_t>(metric)];
   const auto places = filled(metric);
-  const double longest = 2.5 * usual_distance(places);
+  const double max_gap = 2.5 * usual_distance(places);
   Json t = Json::array(), mean = Json::array(), min = Json::array(), max = Json::array();
   const auto time = [&](std::size_t place) {
     return (choice_.from + static_cast<std::int64_t>(place) * choice_.step_s) * 1000;
   };
   for (std::size_t i = 0; i < places.size(); ++i) {
-    if (i > 0 && static_cast<double>(places[i] - places[i - 1]) > longest) {
+    if (i > 0 && static_cast<double>(places[i] - places[i - 1]) > max_gap) {
       t.push_back(time(places[i - 1] + 1));
       mean.push_back(nullptr), min.push_back(nullptr), max.push_back(nullptr);
     }

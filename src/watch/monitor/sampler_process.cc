@@ -32,8 +32,8 @@ struct SamplerProcess::Run {
   }
 
   const device::Busy* longest_call() const {
-    const auto longest = std::ranges::min_element(busy, {}, &device::Busy::since);
-    return longest == busy.end() ? nullptr : &*longest;
+    const auto oldest = std::ranges::min_element(busy, {}, &device::Busy::since);
+    return oldest == busy.end() ? nullptr : &*oldest;
   }
 
   Child child;
