@@ -41,9 +41,9 @@ device::Metric metric_named(const std::string& name) {
 
 }  // namespace
 
-// Three places hold values: `pending` takes them in, `writing` is the batch on its
-// way, and the stores. A value moves from one to the next; batch numbers tell a
-// query which batches a store already has, so that it counts each value once.
+// Values pass through three stages: `pending` collects them, `writing` is the batch that is being
+// written, and the stores keep them. Batch numbers tell a query which batches a store already has,
+// so that it counts each value once.
 struct History::Impl {
   explicit Impl(HistoryOptions o);
 
@@ -59,7 +59,7 @@ struct History::Impl {
   void replace_disk(const std::string& damage);
   void expire();
   void set_trouble(const std::string& why);
-  std::vector<Row> rows(std::string_view device, const Choice& choice);
+  std::vector<Row> rows(std::string_view device, const QueryPlan& plan);
 
   const HistoryOptions options;
 
@@ -231,7 +231,7 @@ void History::Impl::forget_old(bool on_disk) {
   if (memory_used) memory.expire(now);
 }
 
-// Says it once when it begins, changes or ends.
+// Logs once when trouble begins, changes or ends.
 void History::Impl::set_trouble(const std::string& why) {
   in_trouble = !why.empty();
   retry_at = later(Steady::now(), options.retry_s);
@@ -247,29 +247,29 @@ void History::Impl::set_trouble(const std::string& why) {
 
 // ---- reading
 
-// Every row of a choice, from wherever it is, each value once.
-std::vector<Row> History::Impl::rows(std::string_view device, const Choice& choice) {
-  const std::int64_t last = choice.end - 1;
+// Returns every row of a plan from all stages, each value once.
+std::vector<Row> History::Impl::rows(std::string_view device, const QueryPlan& plan) {
+  const std::int64_t last = plan.end - 1;
   std::vector<Row> waiting;
   std::shared_ptr<const Batch> on_its_way;
   std::int64_t waiting_number = 0;
   {
     const Lock lock(mutex);
-    pending.collect(device, choice.source, choice.from, last, waiting);
+    pending.collect(device, plan.source, plan.from, last, waiting);
     on_its_way = writing;
     waiting_number = number;
   }
   std::vector<Row> all, in_memory;
   const Lock lock(stores);
-  const auto of_memory = memory.read(device, choice.source, choice.from, last, in_memory);
+  const auto of_memory = memory.read(device, plan.source, plan.from, last, in_memory);
   const auto of_disk =
-      disk ? disk->reader.read(device, choice.source, choice.from, last, all) : std::int64_t{0};
+      disk ? disk->reader.read(device, plan.source, plan.from, last, all) : std::int64_t{0};
   // A file that has a later batch has all that is in memory: it was moved just now.
   if (of_memory > of_disk) std::ranges::move(in_memory, std::back_inserter(all));
   const auto stored = std::max(of_memory, of_disk);
   if (on_its_way && on_its_way->number > stored)
     for (const auto& row : on_its_way->rows)
-      if (row.device == device && row.step == choice.source) all.push_back(row);
+      if (row.device == device && row.resolution == plan.source) all.push_back(row);
   if (waiting_number > stored)
     for (auto& row : waiting) all.push_back(std::move(row));
   return all;
@@ -299,17 +299,17 @@ Json History::query(const HistoryQuery& query, WallTime now) const {
   if (std::ranges::find(known, query.device) == known.end())
     throw Error(Code::not_found, "no history of device '" + query.device + "'");
 
-  const Choice choice =
-      choose(query.from_ms / 1000, query.to_ms / 1000, query.points, unix_seconds(now));
+  const QueryPlan plan =
+      plan_query(query.from_ms / 1000, query.to_ms / 1000, query.points, unix_seconds(now));
   const bool all = query.metrics.empty();
-  Fold fold(choice, all ? ~selected : selected);
-  for (const auto& row : impl_->rows(query.device, choice)) fold.add(row);
+  Downsampler downsampler(plan, all ? ~selected : selected);
+  for (const auto& row : impl_->rows(query.device, plan)) downsampler.add(row);
   Json metrics = Json::object();
   for (const auto& m : device::metrics())
-    if (all ? fold.has(m.id) : selected[static_cast<std::size_t>(m.id)])
-      metrics[std::string(m.name)] = fold.json(m.id);
+    if (all ? downsampler.has(m.id) : selected[static_cast<std::size_t>(m.id)])
+      metrics[std::string(m.name)] = downsampler.json(m.id);
   return Json{{"device", query.device},
-              {"step_s", choice.step_s},
+              {"step_s", plan.step_s},
               {"from_ms", query.from_ms},
               {"to_ms", query.to_ms},
               {"metrics", std::move(metrics)}};
@@ -319,10 +319,10 @@ std::vector<Point> History::series(std::string_view device, device::Metric metri
                                    double seconds, int points) const {
   const std::int64_t to = unix_seconds(now);
   const std::int64_t from = std::max<std::int64_t>(0, to - static_cast<std::int64_t>(seconds));
-  const Choice choice = choose(from, to, points, to);
-  Fold fold(choice, MetricSet().set(static_cast<std::size_t>(metric)));
-  for (const auto& row : impl_->rows(device, choice)) fold.add(row);
-  return fold.points(metric);
+  const QueryPlan plan = plan_query(from, to, points, to);
+  Downsampler downsampler(plan, MetricSet().set(static_cast<std::size_t>(metric)));
+  for (const auto& row : impl_->rows(device, plan)) downsampler.add(row);
+  return downsampler.points(metric);
 }
 
 std::vector<std::string> History::devices() const {

@@ -36,7 +36,7 @@ struct HistoryOptions {
   double flush_s = 5;   // a crash loses at most this much
   double retry_s = 30;  // after a failed write
   std::uint64_t max_bytes = std::uint64_t{2} << 30;  // the file never grows past this
-  std::size_t pending_rows = 20000;                  // per step; one row is one device at one time
+  std::size_t pending_rows = 20000;  // per resolution; one row is one device at one time
 };
 
 struct HistoryStats {

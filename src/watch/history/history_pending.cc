@@ -28,10 +28,10 @@ std::size_t Pending::add(std::string_view device, const device::Readings& readin
 }
 
 void Pending::add_value(Device& d, std::size_t metric, std::int64_t second, double value) {
-  for (std::size_t s = 0; s < kSteps.size(); ++s) {
-    const std::int64_t number = second / kSteps[s].seconds;
+  for (std::size_t s = 0; s < kResolutions.size(); ++s) {
+    const std::int64_t number = second / kResolutions[s].seconds;
     OpenRow& row = d.open[s][static_cast<std::size_t>(number & 1)];
-    const std::int64_t t = number * kSteps[s].seconds;
+    const std::int64_t t = number * kResolutions[s].seconds;
     if (row.t != t) {
       close(d, s, row);
       row.t = t;
@@ -41,21 +41,21 @@ void Pending::add_value(Device& d, std::size_t metric, std::int64_t second, doub
   }
 }
 
-Row Pending::closed(const Device& device, std::size_t step, const OpenRow& open) {
-  Row row{device.name, step, open.t, {}};
+Row Pending::closed(const Device& device, std::size_t resolution, const OpenRow& open) {
+  Row row{device.name, resolution, open.t, {}};
   row.entries.reserve(open.has.count());
   for (std::size_t m = 0; m < device::kMetricCount; ++m)
     if (open.has[m]) row.entries.push_back({static_cast<std::uint32_t>(m), open.aggs[m]});
   return row;
 }
 
-void Pending::close(Device& device, std::size_t step, OpenRow& open) {
+void Pending::close(Device& device, std::size_t resolution, OpenRow& open) {
   if (open.has.none()) return;
-  closed_[step].push_back(closed(device, step, open));
+  closed_[resolution].push_back(closed(device, resolution, open));
   open.has.reset();
-  if (closed_[step].size() <= max_rows_) return;
-  dropped_ += closed_[step].front().entries.size();
-  closed_[step].pop_front();
+  if (closed_[resolution].size() <= max_rows_) return;
+  dropped_ += closed_[resolution].front().entries.size();
+  closed_[resolution].pop_front();
 }
 
 std::vector<Row> Pending::take() {
@@ -65,7 +65,7 @@ std::vector<Row> Pending::take() {
     rows.clear();
   }
   for (auto& [name, device] : devices_)
-    for (std::size_t s = 0; s < kSteps.size(); ++s)
+    for (std::size_t s = 0; s < kResolutions.size(); ++s)
       for (auto& open : device.open[s]) {
         if (open.has.any()) all.push_back(closed(device, s, open));
         open.has.reset();
@@ -73,15 +73,15 @@ std::vector<Row> Pending::take() {
   return all;
 }
 
-void Pending::collect(std::string_view device, std::size_t step, std::int64_t from, std::int64_t to,
-                      std::vector<Row>& rows) const {
-  for (const auto& row : closed_[step])
+void Pending::collect(std::string_view device, std::size_t resolution, std::int64_t from,
+                      std::int64_t to, std::vector<Row>& rows) const {
+  for (const auto& row : closed_[resolution])
     if (row.t >= from && row.t <= to && row.device == device) rows.push_back(row);
   const auto it = devices_.find(device);
   if (it == devices_.end()) return;
-  for (const auto& open : it->second.open[step])
+  for (const auto& open : it->second.open[resolution])
     if (open.has.any() && open.t >= from && open.t <= to)
-      rows.push_back(closed(it->second, step, open));
+      rows.push_back(closed(it->second, resolution, open));
 }
 
 std::vector<std::string> Pending::devices() const {

@@ -26,11 +26,11 @@ class Pending {
   std::size_t add(std::string_view device, const device::Readings& readings, Instant now,
                   WallTime wall);
 
-  // Everything, in order of time per step; what comes later adds to it.
+  // Everything, in order of time per resolution; what comes later adds to it.
   std::vector<Row> take();
 
-  // Copies of the rows of one device and step with from <= t <= to.
-  void collect(std::string_view device, std::size_t step, std::int64_t from, std::int64_t to,
+  // Copies of the rows of one device and resolution with from <= t <= to.
+  void collect(std::string_view device, std::size_t resolution, std::int64_t from, std::int64_t to,
                std::vector<Row>& rows) const;
 
   std::vector<std::string> devices() const;
@@ -46,19 +46,19 @@ class Pending {
   struct Device {
     std::string name;
     std::array<Instant, device::kMetricCount> newest;
-    // Two per step, by the parity of the step's number: readings of one moment may
+    // Two per resolution, by the parity of the step's number: readings of one moment may
     // fall on both sides of a boundary.
-    std::array<std::array<OpenRow, 2>, kSteps.size()> open;
+    std::array<std::array<OpenRow, 2>, kResolutions.size()> open;
   };
 
-  static Row closed(const Device& device, std::size_t step, const OpenRow& open);
+  static Row closed(const Device& device, std::size_t resolution, const OpenRow& open);
   void add_value(Device& device, std::size_t metric, std::int64_t second, double value);
-  void close(Device& device, std::size_t step, OpenRow& open);
+  void close(Device& device, std::size_t resolution, OpenRow& open);
 
   std::size_t max_rows_;
   std::uint64_t dropped_ = 0;
   std::map<std::string, Device, std::less<>> devices_;
-  std::array<std::deque<Row>, kSteps.size()> closed_;
+  std::array<std::deque<Row>, kResolutions.size()> closed_;
 };
 
 }  // namespace sluice::watch

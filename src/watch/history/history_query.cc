@@ -18,11 +18,11 @@ std::int64_t steps_between(std::int64_t from, std::int64_t to, std::int64_t step
   return (start_of(to, step) - start_of(from, step)) / step + 1;
 }
 
-// The finest stored step that still has rows from `from`.
+// The finest resolution that still has rows from `from`.
 std::int64_t finest_reaching(std::int64_t from, std::int64_t now) {
-  for (const auto& step : kSteps)
-    if (now - from <= kept_for(step)) return step.seconds;
-  return kSteps.back().seconds;
+  for (const auto& resolution : kResolutions)
+    if (now - from <= kept_for(resolution)) return resolution.seconds;
+  return kResolutions.back().seconds;
 }
 
 std::int64_t round_step(std::int64_t from, std::int64_t to, std::int64_t points,
@@ -47,12 +47,12 @@ std::int64_t round_up(std::int64_t seconds) {
 // Returns one step for the whole range, wherever it begins. It uses rows short enough that the
 // parts outside of the range do not matter: a range as long as a round step gets that step, without
 // the row in which it begins.
-Choice all_in_one(std::int64_t from, std::int64_t to, std::int64_t finest) {
+QueryPlan all_in_one(std::int64_t from, std::int64_t to, std::int64_t finest) {
   constexpr std::int64_t kRows = 100;
   std::size_t source = 0;
-  for (std::size_t i = 0; i < kSteps.size(); ++i)
-    if (kSteps[i].seconds <= std::max(finest, (to - from) / kRows)) source = i;
-  const std::int64_t unit = kSteps[source].seconds;
+  for (std::size_t i = 0; i < kResolutions.size(); ++i)
+    if (kResolutions[i].seconds <= std::max(finest, (to - from) / kRows)) source = i;
+  const std::int64_t unit = kResolutions[source].seconds;
   const std::int64_t step = round_up(std::max(to - from, unit));
   const std::int64_t end = start_of(to, unit) + unit;
   const std::int64_t begin = std::max(start_of(from, unit), end - step);
@@ -71,23 +71,24 @@ double usual_distance(const std::vector<std::size_t>& places) {
 
 }  // namespace
 
-Choice choose(std::int64_t from_s, std::int64_t to_s, std::int64_t points, std::int64_t now_s) {
+QueryPlan plan_query(std::int64_t from_s, std::int64_t to_s, std::int64_t points,
+                     std::int64_t now_s) {
   if (points < 2) return all_in_one(from_s, to_s, finest_reaching(from_s, now_s));
   const std::int64_t step = round_step(from_s, to_s, points, finest_reaching(from_s, now_s));
   std::size_t source = 0;
-  for (std::size_t i = 0; i < kSteps.size(); ++i)
-    if (step % kSteps[i].seconds == 0) source = i;
+  for (std::size_t i = 0; i < kResolutions.size(); ++i)
+    if (step % kResolutions[i].seconds == 0) source = i;
   const std::int64_t last = start_of(to_s, step);
   return {source, step, start_of(from_s, step), last, last + step};
 }
 
-Fold::Fold(const Choice& choice, const MetricSet& selected)
-    : choice_(choice), selected_(selected) {}
+Downsampler::Downsampler(const QueryPlan& plan, const MetricSet& selected)
+    : plan_(plan), selected_(selected) {}
 
-void Fold::add(const Row& row) {
-  if (row.t < choice_.from || row.t >= choice_.end) return;
-  const auto count = static_cast<std::size_t>((choice_.to - choice_.from) / choice_.step_s + 1);
-  const auto place = static_cast<std::size_t>((row.t - choice_.from) / choice_.step_s);
+void Downsampler::add(const Row& row) {
+  if (row.t < plan_.from || row.t >= plan_.end) return;
+  const auto count = static_cast<std::size_t>((plan_.to - plan_.from) / plan_.step_s + 1);
+  const auto place = static_cast<std::size_t>((row.t - plan_.from) / plan_.step_s);
   for (const auto& [id, agg] : row.entries) {
     if (id >= device::kMetricCount || !selected_[id]) continue;
     if (aggs_[id].empty()) aggs_[id].resize(count);
@@ -95,11 +96,11 @@ void Fold::add(const Row& row) {
   }
 }
 
-bool Fold::has(device::Metric metric) const {
+bool Downsampler::has(device::Metric metric) const {
   return !aggs_[static_cast<std::size_t>(metric)].empty();
 }
 
-std::vector<std::size_t> Fold::filled(device::Metric metric) const {
+std::vector<std::size_t> Downsampler::filled(device::Metric metric) const {
   const auto& aggs = aggs_[static_cast<std::size_t>(metric)];
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < aggs.size(); ++i)
@@ -107,13 +108,13 @@ std::vector<std::size_t> Fold::filled(device::Metric metric) const {
   return places;
 }
 
-Json Fold::json(device::Metric metric) const {
+Json Downsampler::json(device::Metric metric) const {
   const auto& aggs = aggs_[static_cast<std::size_t>(metric)];
   const auto places = filled(metric);
   const double max_gap = 2.5 * usual_distance(places);
   Json t = Json::array(), mean = Json::array(), min = Json::array(), max = Json::array();
   const auto time = [&](std::size_t place) {
-    return (choice_.from + static_cast<std::int64_t>(place) * choice_.step_s) * 1000;
+    return (plan_.from + static_cast<std::int64_t>(place) * plan_.step_s) * 1000;
   };
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (i > 0 && static_cast<double>(places[i] - places[i - 1]) > max_gap) {
@@ -131,11 +132,11 @@ Json Fold::json(device::Metric metric) const {
               {"max", std::move(max)}};
 }
 
-std::vector<Point> Fold::points(device::Metric metric) const {
+std::vector<Point> Downsampler::points(device::Metric metric) const {
   std::vector<Point> all;
   for (const auto place : filled(metric))
-    all.push_back({static_cast<double>(choice_.from) +
-                       (static_cast<double>(place) + 0.5) * static_cast<double>(choice_.step_s),
+    all.push_back({static_cast<double>(plan_.from) +
+                       (static_cast<double>(place) + 0.5) * static_cast<double>(plan_.step_s),
                    aggs_[static_cast<std::size_t>(metric)][place].mean()});
   return all;
 }

@@ -1,4 +1,4 @@
-// Chooses the step size for a query and builds the result from the rows read.
+// Plans a query (its step, and the resolution to read) and builds the answer from the rows read.
 #pragma once
 
 #include <bitset>
@@ -12,26 +12,27 @@
 
 namespace sluice::watch {
 
-struct Choice {
-  std::size_t source;     // index into kSteps of the rows to read
+struct QueryPlan {
+  std::size_t source;     // index into kResolutions of the rows to read
   std::int64_t step_s;    // of the answer: a multiple of the source's
   std::int64_t from, to;  // first and last step of the answer, seconds
   std::int64_t end;       // rows from here on are no part of it
 };
 
-// The finest step that reaches back to `from_s` and needs at most `points` points
+// Returns the finest step that reaches back to `from_s` and needs at most `points` points
 // (1 or more) for from_s..to_s; rows are read from the coarsest source that divides it.
 // Steps are round: 1, 2, 5, 10, 20, 30 s, 1, 2, 5, 10, 15, 30 min, 1 h, … days. One
 // point is the range alone, in a step that begins with it: the next round one that is long
 // enough.
-Choice choose(std::int64_t from_s, std::int64_t to_s, std::int64_t points, std::int64_t now_s);
+QueryPlan plan_query(std::int64_t from_s, std::int64_t to_s, std::int64_t points,
+                     std::int64_t now_s);
 
 using MetricSet = std::bitset<device::kMetricCount>;
 
-// Gathers rows into the steps of a choice.
-class Fold {
+// Merges rows into the steps of a plan.
+class Downsampler {
  public:
-  Fold(const Choice& choice, const MetricSet& selected);
+  Downsampler(const QueryPlan& plan, const MetricSet& selected);
 
   void add(const Row& row);
 
@@ -44,7 +45,7 @@ class Fold {
  private:
   std::vector<std::size_t> filled(device::Metric metric) const;
 
-  Choice choice_;
+  QueryPlan plan_;
   MetricSet selected_;
   std::array<std::vector<Agg>, device::kMetricCount> aggs_;  // by step; empty until used
 };

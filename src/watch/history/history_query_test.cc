@@ -37,11 +37,11 @@ TEST(HistoryChoice, ChoosesTheFinestRoundStepThatReachesBackAndFits) {
         QueryCase{3600, 0, 1, 3600, 10}, QueryCase{3000, 0, 1, 3600, 10},
         QueryCase{100'000, 0, 1, 2 * 86400, 300}, QueryCase{2 * 86400, 2 * 86400, 1, 300, 300},
         QueryCase{400 * 86400, 399 * 86400, 600, 300, 300}}) {
-    const auto c = choose(kNow - q.ago_from, kNow - q.ago_to, q.points, kNow);
-    EXPECT_EQ(kSteps[c.source].seconds, q.source_step) << q.ago_from << " " << q.points;
+    const auto c = plan_query(kNow - q.ago_from, kNow - q.ago_to, q.points, kNow);
+    EXPECT_EQ(kResolutions[c.source].seconds, q.source_step) << q.ago_from << " " << q.points;
     EXPECT_EQ(c.step_s, q.step) << q.ago_from << " " << q.points;
     EXPECT_LE((c.to - c.from) / c.step_s + 1, q.points);
-    EXPECT_EQ(c.step_s % kSteps[c.source].seconds, 0);
+    EXPECT_EQ(c.step_s % kResolutions[c.source].seconds, 0);
   }
 }
 
@@ -49,8 +49,8 @@ TEST(HistoryChoice, OnePointCoversExactlyTheRange) {
   for (const std::int64_t shift : {0, 1, 7, 9})
     for (const std::int64_t length : {30, 90, 3000, 3600, 5000, 86400, 200'000}) {
       const auto to = kNow - 4000 - shift, from = to - length;
-      const auto c = choose(from, to, 1, kNow);
-      const auto unit = kSteps[c.source].seconds;
+      const auto c = plan_query(from, to, 1, kNow);
+      const auto unit = kResolutions[c.source].seconds;
       EXPECT_EQ(c.from, c.to);
       EXPECT_GT(c.from + unit, from) << length;
       EXPECT_LE(c.from, from + unit) << length;
@@ -61,21 +61,21 @@ TEST(HistoryChoice, OnePointCoversExactlyTheRange) {
 }
 
 TEST(HistoryChoice, RowsAfterTheRangeAreNotCounted) {
-  const auto c = choose(kNow - 5000, kNow - 2000, 1, kNow);  // a step of an hour for 50 minutes
-  Fold fold(c, MetricSet().set(0));
+  const auto c = plan_query(kNow - 5000, kNow - 2000, 1, kNow);  // a step of an hour for 50 minutes
+  Downsampler downsampler(c, MetricSet().set(0));
   for (auto t = kNow - 6000; t < kNow; t += 10) {
     const double value = t >= kNow - 5000 && t <= kNow - 2000 ? 1 : 100;
-    fold.add({"cpu", c.source, t, {{0, {value, value, value, 1}}}});
+    downsampler.add({"cpu", c.source, t, {{0, {value, value, value, 1}}}});
   }
-  ASSERT_EQ(fold.points(device::Metric{0}).size(), 1u);
-  EXPECT_EQ(fold.points(device::Metric{0})[0].value, 1);
+  ASSERT_EQ(downsampler.points(device::Metric{0}).size(), 1u);
+  EXPECT_EQ(downsampler.points(device::Metric{0})[0].value, 1);
 }
 
 TEST(HistoryChoice, TheLongestRangeIsAnsweredAtOnce) {
   constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max() / 1000;
   for (const std::int64_t points : {1, 2, 3, 600, 100000}) {
     const auto start = std::chrono::steady_clock::now();
-    const auto c = choose(0, kEnd, points, kNow);
+    const auto c = plan_query(0, kEnd, points, kNow);
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(200));
     EXPECT_LE((c.to - c.from) / c.step_s + 1, points);
   }

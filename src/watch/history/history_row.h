@@ -1,4 +1,4 @@
-// The pieces history is made of: one row is one device during one step.
+// The rows of history: one row holds the metrics of one device during one step of a resolution.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,18 @@
 
 namespace sluice::watch {
 
-struct Step {
-  std::int64_t seconds;
-  std::int64_t keep_s;
+struct Resolution {
+  std::int64_t seconds;  // of a step
+  std::int64_t keep_s;   // how long its rows are kept
 };
-inline constexpr std::array<Step, 3> kSteps{{{1, 3600}, {10, 86400}, {300, 90 * 86400}}};
+inline constexpr std::array<Resolution, 3> kResolutions{
+    {{1, 3600}, {10, 86400}, {300, 90 * 86400}}};
 
-// Rows live a little longer than promised, so that "the last hour" is whole even
-// for an asker whose clock is a little behind.
-inline constexpr std::int64_t kept_for(const Step& step) { return step.keep_s + step.keep_s / 20; }
+// Rows are kept 5 % longer than promised, so that "the last hour" is complete even for a client
+// whose clock is behind.
+inline constexpr std::int64_t kept_for(const Resolution& resolution) {
+  return resolution.keep_s + resolution.keep_s / 20;
+}
 
 struct Agg {
   double min = 0, max = 0, sum = 0;
@@ -43,12 +46,12 @@ struct Entry {
 
 struct Row {
   std::string device;
-  std::size_t step;  // index into kSteps
-  std::int64_t t;    // start, seconds since 1970, a multiple of the step
+  std::size_t resolution;  // index into kResolutions
+  std::int64_t t;          // start, seconds since 1970, a multiple of the step's seconds
   std::vector<Entry> entries;
 };
 
-// One write transaction. Rows are additions: the same device, step and t may
+// One write transaction. Rows are additions: the same device, resolution and t may
 // come again, in this batch or a later one. Numbers grow, so that a reader knows
 // whether a batch is already part of what it read.
 struct Batch {

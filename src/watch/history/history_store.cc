@@ -107,13 +107,13 @@ void HistoryStore::write(const Batch& batch) {
 
 void HistoryStore::merge_row(Statement& select, Statement& upsert, const Row& row) {
   const std::int64_t device = device_id(row.device, true);
-  const std::int64_t step = kSteps[row.step].seconds;
+  const std::int64_t step_s = kResolutions[row.resolution].seconds;
   std::vector<Entry> entries;
-  select.bind(step).bind(device).bind(row.t);
+  select.bind(step_s).bind(device).bind(row.t);
   while (select.step()) entries = decode(select.blob(0));
   for (const auto& e : row.entries)
     merge_entry(entries, static_cast<std::uint32_t>(file_id_[e.id]), e.agg);
-  upsert.bind(step).bind(device).bind(row.t).bind_blob(encode(entries)).step();
+  upsert.bind(step_s).bind(device).bind(row.t).bind_blob(encode(entries)).step();
 }
 
 void HistoryStore::expire(std::int64_t now_s) {
@@ -121,8 +121,11 @@ void HistoryStore::expire(std::int64_t now_s) {
   Statement remove(db_, "DELETE FROM samples WHERE step=? AND device=? AND t<?");
   Statement devices(db_, "SELECT id FROM devices");
   while (devices.step())
-    for (const auto& step : kSteps)
-      remove.bind(step.seconds).bind(devices.number(0)).bind(now_s - kept_for(step)).step();
+    for (const auto& resolution : kResolutions)
+      remove.bind(resolution.seconds)
+          .bind(devices.number(0))
+          .bind(now_s - kept_for(resolution))
+          .step();
   db_.run(
       "DELETE FROM devices WHERE NOT EXISTS (SELECT 1 FROM samples WHERE step=1 AND "
       "device=devices.id) AND NOT EXISTS (SELECT 1 FROM samples WHERE step=10 AND "
@@ -131,9 +134,9 @@ void HistoryStore::expire(std::int64_t now_s) {
   all.commit();
 }
 
-Row HistoryStore::to_row(std::string device, std::size_t step, const Statement& s, int t,
+Row HistoryStore::to_row(std::string device, std::size_t resolution, const Statement& s, int t,
                          int data) const {
-  Row row{std::move(device), step, s.number(t), {}};
+  Row row{std::move(device), resolution, s.number(t), {}};
   for (auto& e : decode(s.blob(data))) {
     const auto metric = metric_of_.find(e.id);
     if (metric != metric_of_.end()) row.entries.push_back({metric->second, e.agg});
@@ -141,14 +144,14 @@ Row HistoryStore::to_row(std::string device, std::size_t step, const Statement& 
   return row;
 }
 
-std::int64_t HistoryStore::read(std::string_view device, std::size_t step, std::int64_t from,
+std::int64_t HistoryStore::read(std::string_view device, std::size_t resolution, std::int64_t from,
                                 std::int64_t to, std::vector<Row>& rows) {
   Transaction view(db_, "BEGIN");  // one view for the number and the rows
   const auto batch = db_.number(kLastBatch);
   if (const auto id = device_id(device, false); id != 0) {
     Statement s(db_, "SELECT t, data FROM samples WHERE step=? AND device=? AND t BETWEEN ? AND ?");
-    s.bind(kSteps[step].seconds).bind(id).bind(from).bind(to);
-    while (s.step()) rows.push_back(to_row(std::string(device), step, s, 0, 1));
+    s.bind(kResolutions[resolution].seconds).bind(id).bind(from).bind(to);
+    while (s.step()) rows.push_back(to_row(std::string(device), resolution, s, 0, 1));
   }
   view.commit();
   return batch;
@@ -177,12 +180,12 @@ std::string HistoryStore::damage() {
 
 Batch HistoryStore::everything(std::int64_t number) {
   Batch batch{number, {}, {}};
-  for (std::size_t step = 0; step < kSteps.size(); ++step) {
+  for (std::size_t resolution = 0; resolution < kResolutions.size(); ++resolution) {
     Statement s(db_,
                 "SELECT devices.name, t, data FROM samples JOIN devices ON "
                 "devices.id=samples.device WHERE step=?");
-    s.bind(kSteps[step].seconds);
-    while (s.step()) batch.rows.push_back(to_row(s.text(0), step, s, 1, 2));
+    s.bind(kResolutions[resolution].seconds);
+    while (s.step()) batch.rows.push_back(to_row(s.text(0), resolution, s, 1, 2));
   }
   Statement kept(db_, "SELECT key, value FROM kept");
   while (kept.step()) batch.kept[kept.text(0)] = kept.text(1);

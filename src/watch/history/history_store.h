@@ -29,13 +29,13 @@ class HistoryStore {
   // In one transaction: adds the rows to what is there and remembers the number.
   void write(const Batch& batch);
 
-  // Deletes what is older than its step keeps.
+  // Deletes rows that are older than their resolution keeps.
   void expire(std::int64_t now_s);
 
   // Appends the rows with from <= t <= to; returns the number of the newest batch
   // that is part of them.
-  std::int64_t read(std::string_view device, std::size_t step, std::int64_t from, std::int64_t to,
-                    std::vector<Row>& rows);
+  std::int64_t read(std::string_view device, std::size_t resolution, std::int64_t from,
+                    std::int64_t to, std::vector<Row>& rows);
 
   std::int64_t last_batch();
   std::vector<std::string> devices();
@@ -56,7 +56,7 @@ class HistoryStore {
   void load_metrics();
   std::int64_t device_id(std::string_view name, bool create);
   void merge_row(Statement& select, Statement& upsert, const Row& row);
-  Row to_row(std::string device, std::size_t step, const Statement& s, int t, int data) const;
+  Row to_row(std::string device, std::size_t resolution, const Statement& s, int t, int data) const;
 
   Database db_;
   std::array<std::int64_t, device::kMetricCount> file_id_{};  // by Metric
