@@ -62,7 +62,7 @@ class Sampler {
   bool wind_down();
 
   const SamplerOptions options_;
-  Outbox out_;
+  MessageWriter out_;
   Search search_;
   CallWatch event_calls_;
   CostMeter cost_;
@@ -134,7 +134,8 @@ void Sampler::watch_events(const Nvml& nvml, std::uint64_t generation) {
     if (event) {
       heard(event.value, handles);
     } else if (event.code != nvml::Return::timeout) {
-      for (const auto& worker : search_.workers()) worker->hurry();  // one of them is in trouble
+      for (const auto& worker : search_.workers())
+        worker->sample_now();  // one of them is in trouble
       sleep(1s);
     }
   }
@@ -149,7 +150,7 @@ void Sampler::heard(const nvml::EventData& event,
           uuid,
           {static_cast<unsigned>(event.data), Steady::now(), std::chrono::system_clock::now()}});
     for (const auto& worker : search_.workers())
-      if (worker->uuid() == uuid) worker->hurry();
+      if (worker->uuid() == uuid) worker->sample_now();
   }
 }
 
@@ -161,7 +162,8 @@ bool Sampler::hear_orders() {
   in_.add({bytes, static_cast<std::size_t>(n)});
   while (const auto line = in_.next()) {
     const auto order = decode_order(*line);
-    if (const auto* pace = std::get_if<Pace>(&order)) search_.set_pace(*pace);
+    if (const auto* intervals = std::get_if<SamplingIntervals>(&order))
+      search_.set_intervals(*intervals);
     if (const auto* follow = std::get_if<Follow>(&order)) search_.follow(*follow);
   }
   return true;
@@ -201,13 +203,13 @@ Spent Sampler::gather(Beat& beat) const {
 }
 
 void Sampler::measure(Beat& beat, const Spent& gathered) {
-  const auto tempo = search_.tempo();
+  const auto intervals = search_.intervals();
   if (opened_ && beat.at - measured_ >= kCost) {
     measured_ = beat.at;
-    const double window = std::max(5.0, interval_of(Tier::processes, tempo));
+    const double window = std::max(5.0, interval_of(Tier::processes, intervals));
     auto spent = gathered;
     spent.cpu_s = process_cpu_s();
-    cost_.add(beat.at, spent, tempo.pace.budget, window);
+    cost_.add(beat.at, spent, intervals.base.budget, window);
     search_.set_interval_scale(cost_.interval_scale());
   }
   beat.cost.core_share = cost_.core_share();

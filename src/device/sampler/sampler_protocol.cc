@@ -183,10 +183,11 @@ Message decode(std::string_view line) {
 std::string encode(const Order& order) {
   if (const auto* follow = std::get_if<Follow>(&order))
     return Json{{"is", "follow"}, {"gpus", follow->gpus}}.dump() + "\n";
-  const auto& pace = std::get<Pace>(order);
-  return fmt::format(R"({{"is":"pace","interval":{},"slow":{},"processes":{},"budget":{}}})"
+  const auto& intervals = std::get<SamplingIntervals>(order);
+  return fmt::format(R"({{"is":"intervals","interval":{},"slow":{},"processes":{},"budget":{}}})"
                      "\n",
-                     pace.interval_s, pace.slow_interval_s, pace.process_interval_s, pace.budget);
+                     intervals.interval_s, intervals.slow_interval_s, intervals.process_interval_s,
+                     intervals.budget);
 }
 
 Order decode_order(std::string_view line) {
@@ -194,8 +195,8 @@ Order decode_order(std::string_view line) {
     const auto j = Json::parse(line);
     if (j.at("is") == "follow")
       return Follow{j.at("gpus").get<std::map<std::string, std::uint64_t>>()};
-    require(j.at("is") == "pace", "sampler: expected a pace or whom to follow");
-    return Pace{j.at("interval"), j.at("slow"), j.at("processes"), j.at("budget")};
+    require(j.at("is") == "intervals", "sampler: expected intervals or GPUs to follow");
+    return SamplingIntervals{j.at("interval"), j.at("slow"), j.at("processes"), j.at("budget")};
   } catch (const Json::exception& e) {
     throw Error(Code::invalid_argument, std::string("sampler: cannot read an order: ") + e.what());
   }

@@ -10,7 +10,7 @@
 //     {"is":"beat", "at":ns, "busy":[{"gpu":uuid,"call":"nvmlInit_v2","since":ns}], "cost":{…}}
 //     {"is":"end", "why":"…", "fault":true}               its last word before it exits
 //   program ──▶ sampler
-//     {"is":"pace", "interval":1, "slow":5, "processes":10, "budget":0.001}
+//     {"is":"intervals", "interval":1, "slow":5, "processes":10, "budget":0.001}
 //     {"is":"follow", "gpus":{uuid:7}}                    whose processes matter now, see Follow
 //
 // Times are CLOCK_MONOTONIC nanoseconds, the same in both processes. Every GPU is
@@ -88,20 +88,20 @@ std::string encode(const Message& message);
 Message decode(std::string_view line);
 
 // The sampling intervals.
-struct Pace {
+struct SamplingIntervals {
   double interval_s = 1, slow_interval_s = 5, process_interval_s = 10;
   double budget = 0.001;  // share of a core and of the driver
 };
 
 // GPUs whose list of processes is read as soon as it may have changed: when the memory in use
-// has, and when the number beside the GPU does. The others' are read at their pace.
+// has, and when the number beside the GPU does. The others' are read at their interval.
 struct Follow {
   std::map<std::string, std::uint64_t> gpus;  // by uuid
   friend bool operator==(const Follow&, const Follow&) = default;
 };
 
 // The only message from the program to a running sampler.
-using Order = std::variant<Pace, Follow>;
+using Order = std::variant<SamplingIntervals, Follow>;
 std::string encode(const Order& order);
 Order decode_order(std::string_view line);  // throws invalid_argument
 

@@ -203,12 +203,12 @@ End Search::nothing() const {
   return {all.empty() ? "no GPU found" : all, !driver_trouble_.empty()};
 }
 
-void Search::set_pace(const Pace& pace) {
+void Search::set_intervals(const SamplingIntervals& intervals) {
   {
     const std::lock_guard lock(mutex_);
-    tempo_.pace = pace;
+    intervals_.base = intervals;
   }
-  for (const auto& worker : workers()) worker->hurry();
+  for (const auto& worker : workers()) worker->sample_now();
 }
 
 void Search::follow(const Follow& follow) {
@@ -222,12 +222,12 @@ void Search::follow(const Follow& follow) {
 
 void Search::set_interval_scale(double interval_scale) {
   const std::lock_guard lock(mutex_);
-  tempo_.interval_scale = interval_scale;
+  intervals_.scale = interval_scale;
 }
 
-Tempo Search::tempo() const {
+ScaledIntervals Search::intervals() const {
   const std::lock_guard lock(mutex_);
-  return tempo_;
+  return intervals_;
 }
 
 std::shared_ptr<const Nvml> Search::nvml() const {

@@ -18,16 +18,16 @@ namespace sluice::device {
 // All methods are thread-safe except run() and open(), which belong to one thread.
 class Search final : public Worker::Listener {
  public:
-  Search(const SamplerOptions& options, Outbox& out) : options_(options), out_(out) {}
+  Search(const SamplerOptions& options, MessageWriter& out) : options_(options), out_(out) {}
 
   // Finds drivers and their first GPUs. False when there is nothing to watch.
   bool open();
   void look();  // again
 
-  void set_pace(const Pace& pace);
+  void set_intervals(const SamplingIntervals& intervals);
   void follow(const Follow& follow);
   void set_interval_scale(double interval_scale);
-  Tempo tempo() const override;
+  ScaledIntervals intervals() const override;
 
   const CallWatch& calls() const noexcept { return calls_; }
   std::shared_ptr<const Nvml> nvml() const;  // null without an NVIDIA driver
@@ -53,12 +53,12 @@ class Search final : public Worker::Listener {
   void send_found();
 
   const SamplerOptions options_;
-  Outbox& out_;
+  MessageWriter& out_;
   CallWatch calls_;
   std::atomic<std::uint64_t> generation_{0};
   Instant try_again_{};       // when to open the driver that did not start
   mutable std::mutex mutex_;  // for all that follows
-  Tempo tempo_;
+  ScaledIntervals intervals_;
   Follow follow_;
   std::shared_ptr<const Nvml> nvml_;  // shared: threads that hang in it may outlive the search
   std::map<std::string, nvml::Device> handles_;

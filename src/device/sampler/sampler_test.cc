@@ -85,9 +85,10 @@ TEST(SamplerProtocol, EveryOtherMessageArrivesToo) {
   EXPECT_EQ(found.gpus[0].memory_total, 1ull << 37);
   EXPECT_THAT(found.notes, ElementsAre("AMD: none"));
 
-  const auto pace = std::get<Pace>(decode_order(encode(Pace{0.5, 2, 7, 0.01})));
-  EXPECT_EQ(pace.interval_s, 0.5);
-  EXPECT_EQ(pace.process_interval_s, 7);
+  const auto intervals =
+      std::get<SamplingIntervals>(decode_order(encode(SamplingIntervals{0.5, 2, 7, 0.01})));
+  EXPECT_EQ(intervals.interval_s, 0.5);
+  EXPECT_EQ(intervals.process_interval_s, 7);
 
   const Follow follow{{{"GPU-1", 3}, {"GPU-\"2", 1ull << 60}}};
   EXPECT_EQ(std::get<Follow>(decode_order(encode(follow))), follow);
@@ -96,8 +97,8 @@ TEST(SamplerProtocol, EveryOtherMessageArrivesToo) {
 TEST(SamplerProtocol, NonsenseIsRefused) {
   for (const auto* line : {"", "{", "[]", "{}", R"({"is":"cake"})", R"({"is":"beat"})"})
     EXPECT_THROW(decode(line), Error) << line;
-  for (const auto* line : {"", "[]", R"({"is":"beat"})", R"({"is":"pace"})", R"({"is":"follow"})",
-                           R"({"is":"follow","gpus":{"a":"b"}})"})
+  for (const auto* line : {"", "[]", R"({"is":"beat"})", R"({"is":"intervals"})",
+                           R"({"is":"follow"})", R"({"is":"follow","gpus":{"a":"b"}})"})
     EXPECT_THROW(decode_order(line), Error) << line;
 }
 
@@ -115,7 +116,7 @@ TEST(SamplerProtocol, LinesAreFoundHoweverTheBytesArrive) {
 // ---- cost
 
 TEST(SamplerCost, IntervalsGrowUntilTheBudgetHoldsAndShrinkAgain) {
-  // A driver whose calls cost 4 ms a second at the normal pace.
+  // A driver whose calls cost 4 ms a second at the normal intervals.
   const double budget = 0.001;
   double interval_scale = 1;
   for (int i = 0; i < 10; ++i)
@@ -152,7 +153,7 @@ TEST(SamplerCost, EarlyListsAreReportedButDoNotScaleTheIntervals) {
   EXPECT_NEAR(meter.core_share(), 0.005, 1e-9);
   EXPECT_NEAR(meter.driver_share(), 0.004, 1e-9);
   EXPECT_EQ(meter.interval_scale(), 1);
-  meter.add(at(20), {0.1, 0.04, 0.049, 0.039}, 0.001, 5);  // all of it at the usual pace
+  meter.add(at(20), {0.1, 0.04, 0.049, 0.039}, 0.001, 5);  // all of it at the usual intervals
   EXPECT_GT(meter.interval_scale(), 1);
 }
 
@@ -199,7 +200,7 @@ TEST(Search, NoListClaimsToHaveAllGpusBeforeItHasThem) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   {
-    Outbox out(ends[1]);
+    MessageWriter out(ends[1]);
     SamplerOptions options;
     options.demo = "eight-gpus";
     Search search(options, out);
@@ -220,7 +221,7 @@ TEST(Search, ALostGpuIsNoLongerAmongTheGoodHandles) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
   {
-    Outbox out(ends[1]);
+    MessageWriter out(ends[1]);
     SamplerOptions options;
     options.demo = "gpu-falls-off";
     Search search(options, out);
@@ -228,7 +229,7 @@ TEST(Search, ALostGpuIsNoLongerAmongTheGoodHandles) {
     const auto all = search.handles().size();
     const auto generation = search.generation();
     freeze_demo(*search.nvml(), 6);
-    for (const auto& worker : search.workers()) worker->hurry();
+    for (const auto& worker : search.workers()) worker->sample_now();
     const auto timeout = Steady::now() + std::chrono::seconds(10);
     while (!search.any_missing() && Steady::now() < timeout)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

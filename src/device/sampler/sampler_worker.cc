@@ -35,7 +35,7 @@ std::optional<double> memory_used(const Sample& sample) {
 
 }  // namespace
 
-void Outbox::send(const Message& message) {
+void MessageWriter::send(const Message& message) {
   const auto line = encode(message);
   const std::lock_guard lock(mutex_);
   std::string_view left = line;
@@ -49,32 +49,32 @@ void Outbox::send(const Message& message) {
   last_sent_ = Steady::now().time_since_epoch().count();
 }
 
-double interval_of(Tier tier, const Tempo& tempo) noexcept {
+double interval_of(Tier tier, const ScaledIntervals& intervals) noexcept {
   // However dear the driver is, a GPU is felt for once a second: a lost one must
   // show within two. The other tiers keep to whole pulses, for fewer wake-ups.
   constexpr double kPulse = 1;
-  const auto& pace = tempo.pace;
-  const double pulse = std::min(pace.interval_s * tempo.interval_scale, kPulse);
+  const auto& base = intervals.base;
+  const double pulse = std::min(base.interval_s * intervals.scale, kPulse);
   const auto scaled = [&](double s) {
-    return std::ceil(s * tempo.interval_scale / pulse - 1e-6) * pulse;
+    return std::ceil(s * intervals.scale / pulse - 1e-6) * pulse;
   };
   switch (tier) {
     case Tier::pulse: return pulse;
-    case Tier::fast: return scaled(pace.interval_s);
-    case Tier::slow: return scaled(pace.slow_interval_s);
-    case Tier::processes: return scaled(pace.process_interval_s);
+    case Tier::fast: return scaled(base.interval_s);
+    case Tier::slow: return scaled(base.slow_interval_s);
+    case Tier::processes: return scaled(base.process_interval_s);
   }
   return pulse;
 }
 
-std::vector<Tier> Schedule::due(Instant now, const Tempo& tempo) {
+std::vector<Tier> Schedule::due(Instant now, const ScaledIntervals& intervals) {
   constexpr double kTogether = 0.04;
   std::vector<Tier> tiers;
   for (const auto tier : kTiers) {
     auto& next = next_[static_cast<std::size_t>(tier)];
     if (next > now + seconds(kTogether)) continue;
     tiers.push_back(tier);
-    const auto interval = seconds(interval_of(tier, tempo));
+    const auto interval = seconds(interval_of(tier, intervals));
     // Keeps the phase while in time, so that tiers coincide; a late tier is due one interval from
     // now.
     next = next + interval > now ? next + interval : now + interval;
@@ -112,7 +112,8 @@ void EarlyCost::add(double cpu_s, double driver_s) noexcept {
   driver_ns_ += static_cast<std::int64_t>(driver_s * 1e9);
 }
 
-Worker::Worker(std::string uuid, std::unique_ptr<Probe> probe, Outbox& out, Listener& listener)
+Worker::Worker(std::string uuid, std::unique_ptr<Probe> probe, MessageWriter& out,
+               Listener& listener)
     : uuid_(std::move(uuid)), out_(out), listener_(listener), probe_(std::move(probe)) {
   thread_ = std::thread([this] { run(); });
 }
@@ -122,10 +123,10 @@ Worker::~Worker() {
   thread_.join();
 }
 
-void Worker::hurry() {
+void Worker::sample_now() {
   const std::lock_guard lock(mutex_);
   for (const auto tier : {Tier::pulse, Tier::fast, Tier::slow})
-    schedule_.hurry(tier, Steady::now());
+    schedule_.make_due(tier, Steady::now());
   wake_.notify_one();
 }
 
@@ -179,13 +180,13 @@ void Worker::run() {
   const CallScope scope(calls_);
   while (wait()) {
     if (!describe()) continue;
-    const auto tempo = listener_.tempo();
+    const auto intervals = listener_.intervals();
     std::vector<Tier> tiers;
     {
       const std::lock_guard lock(mutex_);
-      tiers = schedule_.due(Steady::now(), tempo);
+      tiers = schedule_.due(Steady::now(), intervals);
     }
-    round(tiers, tempo.pace.budget);
+    round(tiers, intervals.base.budget);
     last_round_ = Steady::now().time_since_epoch().count();
   }
   finished_ = true;

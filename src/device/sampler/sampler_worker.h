@@ -19,10 +19,10 @@
 
 namespace sluice::device {
 
-// Where all threads write to; whole lines, in turn. Thread-safe.
-class Outbox {
+// Writes the messages of all threads, each as a line. Thread-safe.
+class MessageWriter {
  public:
-  explicit Outbox(int fd) : fd_(fd) {}
+  explicit MessageWriter(int fd) : fd_(fd) {}
   void send(const Message& message);  // does nothing once the other end is closed
   Instant last_sent() const noexcept { return Instant(Steady::duration(last_sent_)); }
 
@@ -34,27 +34,27 @@ class Outbox {
 };
 
 // The current sampling intervals; shared by all threads.
-struct Tempo {
-  Pace pace;
-  double interval_scale = 1;
+struct ScaledIntervals {
+  SamplingIntervals base;
+  double scale = 1;  // above 1 when sampling costs more than its budget
 };
 
-double interval_of(Tier tier, const Tempo& tempo) noexcept;
+double interval_of(Tier tier, const ScaledIntervals& intervals) noexcept;
 
-// When each tier is due. Pure.
+// Decides when each tier is due. Pure.
 class Schedule {
  public:
-  // The tiers due at `now`, which are then due again one interval later. What is
-  // due within a few hundredths of a second is taken along: one wake-up for all.
-  std::vector<Tier> due(Instant now, const Tempo& tempo);
+  // Returns the tiers due at `now`, which are then due again one interval later. Tiers that are
+  // due within a few hundredths of a second are included: one wake-up for all.
+  std::vector<Tier> due(Instant now, const ScaledIntervals& intervals);
   Instant next() const noexcept;
-  void hurry(Tier tier, Instant now) noexcept { next_[static_cast<std::size_t>(tier)] = now; }
+  void make_due(Tier tier, Instant now) noexcept { next_[static_cast<std::size_t>(tier)] = now; }
 
  private:
   std::array<Instant, std::size(kTiers)> next_{};  // the beginning of time: due at once
 };
 
-// When a list of processes is read before its time: on a GPU that is followed, along with a
+// Decides when a list of processes is read early: on a GPU that is followed, along with a
 // sample of its memory. Early lists take at most ten times the budget of all sampling, however
 // often the memory changes. Pure.
 class EarlyList {
@@ -92,9 +92,9 @@ class Worker {
     virtual ~Listener() = default;
     virtual void described(Gpu gpu) = 0;
     virtual void lost() noexcept = 0;
-    virtual Tempo tempo() const = 0;
+    virtual ScaledIntervals intervals() const = 0;
   };
-  Worker(std::string uuid, std::unique_ptr<Probe> probe, Outbox& out, Listener& listener);
+  Worker(std::string uuid, std::unique_ptr<Probe> probe, MessageWriter& out, Listener& listener);
   ~Worker();  // the thread must have finished(), or the process must end instead
 
   const std::string& uuid() const noexcept { return uuid_; }
@@ -102,7 +102,7 @@ class Worker {
 
   const EarlyCost& early() const noexcept { return early_cost_; }
 
-  void hurry();                                      // all but the process list, now
+  void sample_now();                                 // all but the process list, now
   void follow(std::optional<std::uint64_t> number);  // see EarlyList
   void lose(std::string why);                        // the driver no longer lists it
   void revive(std::unique_ptr<Probe> probe);         // it does again
@@ -121,7 +121,7 @@ class Worker {
   bool wait();  // until something is due; false to end
 
   const std::string uuid_;
-  Outbox& out_;
+  MessageWriter& out_;
   Listener& listener_;
   CallWatch calls_;
   EarlyCost early_cost_;

@@ -26,32 +26,33 @@ Instant boot_and(double s) {
 // ---- schedule
 
 TEST(Schedule, ReadsEveryTierAtOnceAndThenEachAtItsInterval) {
-  const Tempo tempo{};  // 1 s, 5 s, 10 s
+  const ScaledIntervals intervals{};  // 1 s, 5 s, 10 s
   Schedule schedule;
-  EXPECT_EQ(schedule.due(boot_and(0), tempo).size(), 4U);
+  EXPECT_EQ(schedule.due(boot_and(0), intervals).size(), 4U);
   EXPECT_EQ(schedule.next(), boot_and(1));
-  EXPECT_THAT(schedule.due(boot_and(1), tempo), ElementsAre(Tier::pulse, Tier::fast));
-  for (int s = 2; s < 5; ++s) schedule.due(boot_and(s), tempo);
-  EXPECT_THAT(schedule.due(boot_and(5), tempo), ElementsAre(Tier::pulse, Tier::fast, Tier::slow));
+  EXPECT_THAT(schedule.due(boot_and(1), intervals), ElementsAre(Tier::pulse, Tier::fast));
+  for (int s = 2; s < 5; ++s) schedule.due(boot_and(s), intervals);
+  EXPECT_THAT(schedule.due(boot_and(5), intervals),
+              ElementsAre(Tier::pulse, Tier::fast, Tier::slow));
 }
 
 TEST(Schedule, ScalingSparesTheDriverButKeepsThePulse) {
-  const Tempo tempo{{}, 4};
+  const ScaledIntervals intervals{{}, 4};
   Schedule schedule;
-  schedule.due(boot_and(0), tempo);
-  EXPECT_THAT(schedule.due(boot_and(1), tempo), ElementsAre(Tier::pulse));
-  schedule.due(boot_and(2), tempo);
-  schedule.due(boot_and(3), tempo);
-  EXPECT_THAT(schedule.due(boot_and(4), tempo), ElementsAre(Tier::pulse, Tier::fast));
+  schedule.due(boot_and(0), intervals);
+  EXPECT_THAT(schedule.due(boot_and(1), intervals), ElementsAre(Tier::pulse));
+  schedule.due(boot_and(2), intervals);
+  schedule.due(boot_and(3), intervals);
+  EXPECT_THAT(schedule.due(boot_and(4), intervals), ElementsAre(Tier::pulse, Tier::fast));
 }
 
 TEST(Schedule, TiersRunOnWholePulsesSoThatTheyCoincide) {
-  const Tempo tempo{{}, 1.5};
-  EXPECT_EQ(interval_of(Tier::pulse, tempo), 1);
-  EXPECT_EQ(interval_of(Tier::fast, tempo), 2);
-  EXPECT_EQ(interval_of(Tier::slow, tempo), 8);
-  EXPECT_EQ(interval_of(Tier::processes, tempo), 15);
-  const Tempo quick{{0.1, 0.5, 1, 1}, 1};
+  const ScaledIntervals intervals{{}, 1.5};
+  EXPECT_EQ(interval_of(Tier::pulse, intervals), 1);
+  EXPECT_EQ(interval_of(Tier::fast, intervals), 2);
+  EXPECT_EQ(interval_of(Tier::slow, intervals), 8);
+  EXPECT_EQ(interval_of(Tier::processes, intervals), 15);
+  const ScaledIntervals quick{{0.1, 0.5, 1, 1}, 1};
   EXPECT_NEAR(interval_of(Tier::pulse, quick), 0.1, 1e-9);
   EXPECT_NEAR(interval_of(Tier::slow, quick), 0.5, 1e-9);
 }
@@ -110,7 +111,7 @@ class Quiet final : public Worker::Listener {
  public:
   void described(Gpu gpu) override { described_ = gpu.uuid; }
   void lost() noexcept override { ++losses_; }
-  Tempo tempo() const override { return {{0.01, 0.01, 0.01, 1}, 1}; }
+  ScaledIntervals intervals() const override { return {{0.01, 0.01, 0.01, 1}, 1}; }
   std::string described_;
   std::atomic<int> losses_ = 0;
 };
@@ -146,7 +147,7 @@ Message next_message(int fd) {
 TEST(Worker, SaysOnceThatItsGpuIsGoneAndGoesOnWhenItReturns) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Outbox out(ends[1]);
+  MessageWriter out(ends[1]);
   Quiet listener;
   Worker worker("GPU-1", std::make_unique<Scripted>(Outcome{false, true, "GPU is lost"}), out,
                 listener);
@@ -186,7 +187,7 @@ class Held final : public Probe {
 TEST(Worker, ARoundInFlightWhenItsGpuIsLostReportsNothing) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Outbox out(ends[1]);
+  MessageWriter out(ends[1]);
   Quiet listener;
   std::binary_semaphore reading(0), go(0);
   {
@@ -205,7 +206,7 @@ TEST(Worker, ARoundInFlightWhenItsGpuIsLostReportsNothing) {
 TEST(Worker, AnErrorThatIsNotALossIsTroubleWithoutAnEnd) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Outbox out(ends[1]);
+  MessageWriter out(ends[1]);
   Quiet listener;
   Worker worker("GPU-1", std::make_unique<Scripted>(Outcome{false, false, "unknown error"}), out,
                 listener);
@@ -241,13 +242,13 @@ class Rare final : public Worker::Listener {
  public:
   void described(Gpu) override {}
   void lost() noexcept override {}
-  Tempo tempo() const override { return {{0.01, 0.01, 60, 1}, 1}; }
+  ScaledIntervals intervals() const override { return {{0.01, 0.01, 60, 1}, 1}; }
 };
 
 TEST(Worker, TheListComesWithTheSampleThatShowsTheMemoryAndOnlyThen) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-  Outbox out(ends[1]);
+  MessageWriter out(ends[1]);
   Rare listener;
   std::atomic<double> used = 0;
   std::atomic<int> lists = 0;

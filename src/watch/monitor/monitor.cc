@@ -74,7 +74,7 @@ struct Monitor::Impl {
   device::Readings server GUARDED_BY(mutex);
   std::vector<OwnerMemory> owners GUARDED_BY(mutex);
   LeaseStore lease_store GUARDED_BY(mutex);
-  std::optional<device::Pace> new_pace GUARDED_BY(mutex);
+  std::optional<device::SamplingIntervals> new_intervals GUARDED_BY(mutex);
   device::Follow followed GUARDED_BY(mutex);
   bool is_follow_new GUARDED_BY(mutex) = false;
 
@@ -139,14 +139,14 @@ void Monitor::Impl::wait() {
 }
 
 void Monitor::Impl::take_orders() {
-  std::optional<device::Pace> pace;
+  std::optional<device::SamplingIntervals> intervals;
   std::optional<device::Follow> follow;
   {
     const Lock lock(mutex);
-    pace = std::exchange(new_pace, std::nullopt);
+    intervals = std::exchange(new_intervals, std::nullopt);
     if (std::exchange(is_follow_new, false)) follow = followed;
   }
-  if (pace) observation->set_pace(*pace);
+  if (intervals) observation->set_intervals(*intervals);
   if (follow) observation->follow(*follow);
 }
 
@@ -280,7 +280,7 @@ void Monitor::reload(const WatchConfig& config) {
   impl_->notifier.set_webhook(config.webhook);
   {
     const Lock lock(impl_->mutex);
-    impl_->new_pace = pace_of(config);
+    impl_->new_intervals = intervals_of(config);
   }
   impl_->wake();
 }

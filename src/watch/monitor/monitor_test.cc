@@ -256,7 +256,7 @@ TEST(Sampler, SendsLittleBesidesItsSamplesWhileHealthy) {
   const Scenario story("[]");
   Child child(std::filesystem::read_symlink("/proc/self/exe"),
               {"sampler", "--fd", std::to_string(Child::kFd), "--demo", story.path()});
-  child.say(device::encode(device::Pace{1, 5, 10, 1}));
+  child.say(device::encode(device::SamplingIntervals{1, 5, 10, 1}));
   int samples = 0, others = 0;
   for (const double until = now_s() + 20; samples < 8 && now_s() < until;) {
     pollfd ready{child.fd(), POLLIN, 0};

@@ -18,13 +18,13 @@ std::string without_breaks(const Json& j) {
 
 }  // namespace
 
-device::Pace pace_of(const WatchConfig& config) {
+device::SamplingIntervals intervals_of(const WatchConfig& config) {
   return {config.interval_s, config.slow_interval_s, config.process_interval_s, config.cost_budget};
 }
 
 Observation::Observation(const Monitor::Options& o, std::int64_t demo_epoch_ns)
     : demo_(o.demo),
-      sampler_({o.program, o.demo, demo_epoch_ns, pace_of(o.config), o.timing}),
+      sampler_({o.program, o.demo, demo_epoch_ns, intervals_of(o.config), o.timing}),
       fleet_(o.health),
       canaries_({o.program, o.demo, demo_epoch_ns}),
       cpu_(device::detect_cpu()),
@@ -38,9 +38,9 @@ std::vector<int> Observation::fds() const {
   return all;
 }
 
-void Observation::set_pace(const device::Pace& pace) {
-  host_interval_s_ = pace.interval_s;
-  sampler_.set_pace(pace);
+void Observation::set_intervals(const device::SamplingIntervals& intervals) {
+  host_interval_s_ = intervals.interval_s;
+  sampler_.set_intervals(intervals);
 }
 
 Observation::News Observation::advance(Instant now) {

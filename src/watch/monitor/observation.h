@@ -28,7 +28,7 @@ class Observation {
   News advance(Instant now);
   std::vector<int> fds() const;
 
-  void set_pace(const device::Pace& pace);
+  void set_intervals(const device::SamplingIntervals& intervals);
   void follow(const device::Follow& follow) { sampler_.follow(follow); }
   void describe(Snapshot& snapshot) const;  // all but alerts, server and times
 
@@ -51,6 +51,6 @@ class Observation {
   Instant host_at_{}, cpu_at_{};
 };
 
-device::Pace pace_of(const WatchConfig& config);
+device::SamplingIntervals intervals_of(const WatchConfig& config);
 
 }  // namespace sluice::watch

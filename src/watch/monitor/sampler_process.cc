@@ -20,7 +20,7 @@ Instant after(Instant now, double s) {
 
 struct SamplerProcess::Run {
   Run(const Options& o, Instant now) : child(o.program, arguments(o)), started(now), heard(now) {
-    child.say(device::encode(o.pace));
+    child.say(device::encode(o.intervals));
     if (!o.follow.gpus.empty()) child.say(device::encode(o.follow));
   }
 
@@ -69,10 +69,10 @@ std::vector<int> SamplerProcess::fds() const {
   return all;
 }
 
-void SamplerProcess::set_pace(const device::Pace& pace) {
-  options_.pace = pace;
+void SamplerProcess::set_intervals(const device::SamplingIntervals& intervals) {
+  options_.intervals = intervals;
   for (auto* run : {current_.get(), successor_.get()})
-    if (run != nullptr) run->child.say(device::encode(pace));
+    if (run != nullptr) run->child.say(device::encode(intervals));
 }
 
 void SamplerProcess::follow(const device::Follow& follow) {

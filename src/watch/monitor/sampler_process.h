@@ -26,7 +26,7 @@ class SamplerProcess {
   struct Options {
     std::string program, demo;
     std::int64_t demo_epoch_ns = 0;
-    device::Pace pace;
+    device::SamplingIntervals intervals;
     SamplerTiming timing;
     device::Follow follow = {};
   };
@@ -48,7 +48,7 @@ class SamplerProcess {
   // Descriptors to poll; call advance() when one is readable, and at least every 250 ms.
   std::vector<int> fds() const;
 
-  void set_pace(const device::Pace& pace);
+  void set_intervals(const device::SamplingIntervals& intervals);
   void follow(const device::Follow& follow);
   SamplerCost cost() const;
 
