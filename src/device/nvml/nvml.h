@@ -143,13 +143,14 @@ class Nvml {
   // some for tests and demos.
   void* symbol(const char* name) const noexcept;
 
-  // The machine.
+  // ---- The driver and its devices (nvml_devices.cc)
+
   Answer<std::string> driver_version() const;
   Answer<std::string> nvml_version() const;
   Answer<std::pair<int, int>> cuda_version() const;          // highest the driver supports
   Answer<std::string> process_name(std::int64_t pid) const;  // its program, where /proc is mute
 
-  // Finding devices. An index is good for one enumeration only; keep the UUID.
+  // Finds devices. An index is good for one enumeration only; keep the UUID.
   Answer<unsigned> count() const;
   Answer<nvml::Device> by_index(unsigned index) const;
   Answer<nvml::Device> by_uuid(const std::string& uuid) const;
@@ -164,7 +165,14 @@ class Nvml {
   Answer<unsigned> sm_count(nvml::Device device) const;
   Answer<int> numa_node(nvml::Device device) const;  // the nearest memory; sysfs if NVML is mute
 
-  // Now.
+  // NVLink. Links are numbered from 0; the first that answers invalid_argument or
+  // not_supported ends the list.
+  Answer<bool> nvlink_active(nvml::Device device, unsigned link) const;
+  Answer<unsigned> nvlink_version(nvml::Device device, unsigned link) const;  // 1 to 6
+  Answer<std::string> nvlink_peer_bus(nvml::Device device, unsigned link) const;
+
+  // ---- Readings (nvml_readings.cc)
+
   Answer<DeviceMemory> memory(nvml::Device device) const;
   Answer<nvml::Utilization> utilization(nvml::Device device) const;
   Answer<unsigned> clock_mhz(nvml::Device device, nvml::Clock clock) const;
@@ -179,30 +187,21 @@ class Nvml {
   Answer<std::uint64_t> pcie_replays(nvml::Device device) const;
   Answer<int> recovery_action(nvml::Device device) const;  // 0 none, 1 reset, 2 reboot, …
 
-  // Limits and modes.
-  Answer<double> power_limit_w(nvml::Device device) const;
-  Answer<double> enforced_power_limit_w(nvml::Device device) const;
-  Answer<double> default_power_limit_w(nvml::Device device) const;
-  Answer<PowerRange> power_range(nvml::Device device) const;
-  Answer<bool> persistence(nvml::Device device) const;
-  Answer<EnabledPending> ecc_mode(nvml::Device device) const;
-  Answer<EnabledPending> mig_mode(nvml::Device device) const;
-  Answer<unsigned> mig_instances(nvml::Device device) const;
-
   // Errors so far.
   Answer<std::uint64_t> ecc_errors(nvml::Device device, nvml::EccError error,
                                    nvml::EccCounter counter) const;
   Answer<RemappedRows> remapped_rows(nvml::Device device) const;  // Ampere and newer
   Answer<unsigned> retired_pages(nvml::Device device) const;      // older cards
 
-  // NVLink. Links are numbered from 0; the first that answers invalid_argument or
-  // not_supported ends the list.
-  Answer<bool> nvlink_active(nvml::Device device, unsigned link) const;
-  Answer<unsigned> nvlink_version(nvml::Device device, unsigned link) const;  // 1 to 6
-  Answer<std::string> nvlink_peer_bus(nvml::Device device, unsigned link) const;
+  // NVLink counters.
   Answer<std::uint64_t> nvlink_errors(nvml::Device device) const;    // all links, all kinds
   Answer<std::uint64_t> nvlink_tx_bytes(nvml::Device device) const;  // all links
   Answer<std::uint64_t> nvlink_rx_bytes(nvml::Device device) const;
+
+  // One driver call for many fields; each value has its own code.
+  std::vector<Answer<double>> fields(nvml::Device device, std::span<const FieldQuery> wanted) const;
+
+  // ---- Processes and events (nvml_processes.cc)
 
   // Compute, graphics and MPS processes. Slow (milliseconds, under the driver's
   // lock): ask rarely. success when any list could be read.
@@ -213,17 +212,26 @@ class Nvml {
   Answer<std::vector<nvml::ProcessSample>> process_utilization(nvml::Device device,
                                                                std::uint64_t since_us) const;
 
-  // One driver call for many fields; each value has its own code.
-  std::vector<Answer<double>> fields(nvml::Device device, std::span<const FieldQuery> wanted) const;
-
   Answer<EventSet> event_set() const;
+
+  // ---- Settings (nvml_settings.cc)
+
+  // Limits and modes.
+  Answer<double> power_limit_w(nvml::Device device) const;
+  Answer<double> enforced_power_limit_w(nvml::Device device) const;
+  Answer<double> default_power_limit_w(nvml::Device device) const;
+  Answer<PowerRange> power_range(nvml::Device device) const;
+  Answer<bool> persistence(nvml::Device device) const;
+  Answer<EnabledPending> ecc_mode(nvml::Device device) const;
+  Answer<EnabledPending> mig_mode(nvml::Device device) const;
+  Answer<unsigned> mig_instances(nvml::Device device) const;
 
   // Limits of a control group, by its folder; drivers of r615 and later. Setting takes root.
   Answer<MemoryLimits> memory_limits(nvml::Device device, const std::string& group) const;
   nvml::Return set_memory_limits(nvml::Device device, const std::string& group, std::uint64_t soft,
                                  std::uint64_t hard) const;
 
-  // Changing things; needs root. Watts and MHz.
+  // Changes; these need root. Watts and MHz.
   nvml::Return set_persistence(nvml::Device device, bool on) const;
   nvml::Return set_power_limit_w(nvml::Device device, double watts) const;
   nvml::Return lock_sm_clock(nvml::Device device, unsigned min_mhz, unsigned max_mhz) const;
@@ -231,7 +239,7 @@ class Nvml {
   nvml::Return lock_memory_clock(nvml::Device device, unsigned min_mhz, unsigned max_mhz) const;
   nvml::Return unlock_memory_clock(nvml::Device device) const;
 
-  // Application clocks: the older way, which can be read back; gone in CUDA 14.
+  // Application clocks, the older way: they can be read back, and end with CUDA 14.
   Answer<unsigned> application_clock_mhz(nvml::Device device, nvml::Clock clock) const;
   Answer<unsigned> default_application_clock_mhz(nvml::Device device, nvml::Clock clock) const;
   nvml::Return set_application_clocks(nvml::Device device, unsigned memory_mhz,

@@ -1,5 +1,5 @@
-// Reads utilization, clocks, power, limits and error counters of a device. Where NVML renamed
-// or versioned a query, the newest form is tried first.
+// Reads utilization, clocks, temperature, power, error and NVLink counters of a device. Where NVML
+// renamed or versioned a query, the newest form is tried first.
 #include <array>
 #include <cmath>
 
@@ -136,60 +136,6 @@ Answer<int> Nvml::recovery_action(Device device) const {
   const FieldQuery query{nvml::field::kRecoveryAction};
   const auto a = fields(device, {&query, 1})[0];
   return {a.code, a ? static_cast<int>(a.value) : 0};
-}
-
-Answer<double> Nvml::power_limit_w(Device device) const {
-  std::uint32_t milliwatts = 0;
-  const Return code = nvml_->power_limit(device, &milliwatts);
-  return scaled(code, milliwatts, kMilli);
-}
-
-Answer<double> Nvml::enforced_power_limit_w(Device device) const {
-  std::uint32_t milliwatts = 0;
-  const Return code = nvml_->enforced_limit(device, &milliwatts);
-  return scaled(code, milliwatts, kMilli);
-}
-
-Answer<double> Nvml::default_power_limit_w(Device device) const {
-  std::uint32_t milliwatts = 0;
-  const Return code = nvml_->default_limit(device, &milliwatts);
-  return scaled(code, milliwatts, kMilli);
-}
-
-Answer<PowerRange> Nvml::power_range(Device device) const {
-  std::uint32_t low = 0, high = 0;
-  const Return code = nvml_->power_range(device, &low, &high);
-  return {code, {low * kMilli, high * kMilli}};
-}
-
-Answer<bool> Nvml::persistence(Device device) const {
-  std::uint32_t on = 0;
-  const Return code = nvml_->persistence(device, &on);
-  return {code, on != 0};
-}
-
-Answer<EnabledPending> Nvml::ecc_mode(Device device) const {
-  std::uint32_t current = 0, pending = 0;
-  const Return code = nvml_->ecc_mode(device, &current, &pending);
-  return {code, {current != 0, pending != 0}};
-}
-
-Answer<EnabledPending> Nvml::mig_mode(Device device) const {
-  std::uint32_t current = 0, pending = 0;
-  const Return code = nvml_->mig_mode(device, &current, &pending);
-  return {code, {current != 0, pending != 0}};
-}
-
-Answer<unsigned> Nvml::mig_instances(Device device) const {
-  std::uint32_t slots = 0;
-  const Return code = nvml_->max_mig(device, &slots);
-  if (code != Return::success) return {code, 0};
-  Answer<unsigned> a{code, 0};
-  for (std::uint32_t i = 0; i < slots; ++i) {
-    Device instance = nullptr;
-    if (nvml_->mig_device(device, i, &instance) == Return::success) ++a.value;
-  }
-  return a;
 }
 
 Answer<std::uint64_t> Nvml::ecc_errors(Device device, nvml::EccError error,

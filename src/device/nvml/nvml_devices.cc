@@ -1,4 +1,4 @@
-// Enumerates devices and reads their static properties.
+// Describes the driver, enumerates devices and reads their static properties and NVLinks.
 #include <fstream>
 
 #include "device/nvml/nvml_functions.h"

@@ -1,9 +1,10 @@
-// Answers of unknown length: processes, supported clocks; and events.
+// Reads the processes of a device and waits for its events.
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "device/nvml/nvml_functions.h"
+#include "device/nvml/nvml_list.h"
 
 namespace sluice::device {
 
@@ -13,7 +14,6 @@ using nvml::Device;
 using nvml::ProcessInfo;
 using nvml::Return;
 
-constexpr int kTries = 8;  // a list may grow between asking its length and reading it
 constexpr std::size_t kWideEntry = sizeof(nvml::ProcessInfo535);
 constexpr std::uint32_t kMaxPid = 1u << 22;  // the kernel's limit
 constexpr std::uint32_t kNoInstance = 0xffffffff;
@@ -37,7 +37,7 @@ std::vector<ProcessInfo> read_entries(std::span<const std::byte> bytes, std::siz
 Answer<std::vector<ProcessInfo>> list_processes(const nvml::Functions::List& list, Device device) {
   std::uint32_t capacity = 0;
   std::vector<std::byte> buffer;
-  for (int attempt = 0; attempt < kTries; ++attempt) {
+  for (int attempt = 0; attempt < kListTries; ++attempt) {
     std::uint32_t count = capacity;
     const Return code = list(device, &count, capacity == 0 ? nullptr : buffer.data());
     if (code == Return::success)
@@ -45,22 +45,6 @@ Answer<std::vector<ProcessInfo>> list_processes(const nvml::Functions::List& lis
     if (code != Return::insufficient_size) return {code, {}};
     capacity = std::max(count, capacity) * 2 + 8;
     buffer.assign(capacity * kWideEntry, std::byte{0});
-  }
-  return {Return::insufficient_size, {}};
-}
-
-template <class Item, class Call>
-Answer<std::vector<Item>> list_items(Call call) {
-  std::vector<Item> items;
-  for (int attempt = 0; attempt < kTries; ++attempt) {
-    auto count = static_cast<std::uint32_t>(items.size());
-    const Return code = call(&count, items.empty() ? nullptr : items.data());
-    if (code == Return::success) {
-      items.resize(std::min<std::size_t>(count, items.size()));
-      return {code, std::move(items)};
-    }
-    if (code != Return::insufficient_size || count == 0) return {code, {}};
-    items.resize(std::max<std::size_t>(count, items.size() + 1));
   }
   return {Return::insufficient_size, {}};
 }
@@ -116,17 +100,6 @@ Answer<std::vector<nvml::ProcessSample>> Nvml::process_utilization(Device device
   return samples;
 }
 
-Answer<std::vector<unsigned>> Nvml::supported_memory_clocks(Device device) const {
-  return list_items<unsigned>(
-      [&](std::uint32_t* n, unsigned* out) { return nvml_->memory_clocks(device, n, out); });
-}
-
-Answer<std::vector<unsigned>> Nvml::supported_sm_clocks(Device device, unsigned memory_mhz) const {
-  return list_items<unsigned>([&](std::uint32_t* n, unsigned* out) {
-    return nvml_->sm_clocks(device, memory_mhz, n, out);
-  });
-}
-
 Answer<EventSet> Nvml::event_set() const {
   nvml::EventSetHandle handle = nullptr;
   const Return code = nvml_->create_set(&handle);
@@ -154,60 +127,6 @@ Answer<nvml::EventData> EventSet::wait(std::uint32_t timeout_ms) {
   if (a.code == Return::function_not_found)
     a.code = functions_->wait(handle_, &a.value, timeout_ms);
   return a;
-}
-
-Answer<MemoryLimits> Nvml::memory_limits(Device device, const std::string& group) const {
-  nvml::GetMemoryLimitsV1 limits{group.c_str(), 0, 0, 0};
-  const Return code = nvml_->memory_limits(device, &limits);
-  return {code, {limits.soft, limits.hard, limits.used}};
-}
-
-nvml::Return Nvml::set_memory_limits(Device device, const std::string& group, std::uint64_t soft,
-                                     std::uint64_t hard) const {
-  nvml::SetMemoryLimitsV1 limits{group.c_str(), soft, hard};
-  return nvml_->set_memory_limits(device, &limits);
-}
-
-nvml::Return Nvml::set_persistence(Device device, bool on) const {
-  return nvml_->set_persistence(device, on ? 1 : 0);
-}
-
-nvml::Return Nvml::set_power_limit_w(Device device, double watts) const {
-  if (!(watts > 0 && watts < 1e6)) return Return::invalid_argument;
-  return nvml_->set_power_limit(device, static_cast<std::uint32_t>(watts * 1000 + 0.5));
-}
-
-nvml::Return Nvml::lock_sm_clock(Device device, unsigned min_mhz, unsigned max_mhz) const {
-  return nvml_->lock_sm(device, min_mhz, max_mhz);
-}
-
-nvml::Return Nvml::unlock_sm_clock(Device device) const { return nvml_->unlock_sm(device); }
-
-nvml::Return Nvml::lock_memory_clock(Device device, unsigned min_mhz, unsigned max_mhz) const {
-  return nvml_->lock_memory(device, min_mhz, max_mhz);
-}
-
-nvml::Return Nvml::unlock_memory_clock(Device device) const { return nvml_->unlock_memory(device); }
-
-Answer<unsigned> Nvml::application_clock_mhz(Device device, nvml::Clock clock) const {
-  Answer<unsigned> a;
-  a.code = nvml_->app_clock(device, clock, &a.value);
-  return a;
-}
-
-Answer<unsigned> Nvml::default_application_clock_mhz(Device device, nvml::Clock clock) const {
-  Answer<unsigned> a;
-  a.code = nvml_->app_default(device, clock, &a.value);
-  return a;
-}
-
-nvml::Return Nvml::set_application_clocks(Device device, unsigned memory_mhz,
-                                          unsigned sm_mhz) const {
-  return nvml_->set_app_clocks(device, memory_mhz, sm_mhz);
-}
-
-nvml::Return Nvml::reset_application_clocks(Device device) const {
-  return nvml_->reset_app_clocks(device);
 }
 
 }  // namespace sluice::device
