@@ -13,6 +13,21 @@ std::size_t in_file(std::size_t bytes) {
   return (bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
 }
 
+// Calls visit(s.field, p.field) for each number of a pool's statistics and their packet.
+template <class Statistics, class Packet, class Visit>
+void visit_fields(Statistics& s, Packet& p, Visit visit) {
+  visit(s.used, p.used), visit(s.taken, p.taken), visit(s.committed, p.committed);
+  visit(s.ceiling, p.ceiling), visit(s.count, p.count);
+  visit(s.peak_used, p.peak_used), visit(s.peak_taken, p.peak_taken);
+  visit(s.peak_committed, p.peak_committed);
+  visit(s.allocations, p.allocations), visit(s.failures, p.failures), visit(s.commits, p.commits);
+  visit(s.remapped_bytes, p.remapped_bytes), visit(s.largest_free, p.largest_free);
+  visit(s.grantable, p.grantable), visit(s.stranded, p.stranded);
+  visit(s.internal_fragmentation, p.internal_fragmentation);
+  visit(s.external_fragmentation, p.external_fragmentation);
+  visit(s.efficiency, p.efficiency);
+}
+
 }  // namespace
 
 std::size_t file_bytes(const Call& call) {
@@ -76,13 +91,7 @@ std::array<PoolPacket, kMaxPools> pack(const std::vector<memory::PoolStatistics>
     PoolPacket& p = packets[i];
     put_text(p.name, s.name);
     p.strategy = static_cast<std::uint32_t>(s.strategy);
-    p.used = s.used, p.taken = s.taken, p.committed = s.committed, p.ceiling = s.ceiling;
-    p.count = s.count, p.peak_used = s.peak_used, p.peak_taken = s.peak_taken;
-    p.peak_committed = s.peak_committed, p.allocations = s.allocations, p.failures = s.failures;
-    p.commits = s.commits, p.remapped_bytes = s.remapped_bytes, p.largest_free = s.largest_free;
-    p.grantable = s.grantable, p.stranded = s.stranded, p.efficiency = s.efficiency;
-    p.internal_fragmentation = s.internal_fragmentation;
-    p.external_fragmentation = s.external_fragmentation;
+    visit_fields(s, p, [](const auto& from, auto& to) { to = from; });
   }
   return packets;
 }
@@ -95,13 +104,7 @@ std::vector<memory::PoolStatistics> unpack(const std::array<PoolPacket, kMaxPool
     memory::PoolStatistics s;
     s.name = p.name.data();
     s.strategy = static_cast<memory::StrategyKind>(p.strategy);
-    s.used = p.used, s.taken = p.taken, s.committed = p.committed, s.ceiling = p.ceiling;
-    s.count = p.count, s.peak_used = p.peak_used, s.peak_taken = p.peak_taken;
-    s.peak_committed = p.peak_committed, s.allocations = p.allocations, s.failures = p.failures;
-    s.commits = p.commits, s.remapped_bytes = p.remapped_bytes, s.largest_free = p.largest_free;
-    s.grantable = p.grantable, s.stranded = p.stranded, s.efficiency = p.efficiency;
-    s.internal_fragmentation = p.internal_fragmentation;
-    s.external_fragmentation = p.external_fragmentation;
+    visit_fields(s, p, [](auto& to, const auto& from) { to = from; });
     pools.push_back(std::move(s));
   }
   return pools;

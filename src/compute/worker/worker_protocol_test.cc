@@ -70,6 +70,36 @@ TEST(WorkerProtocol, RandomPacketsNeverPointOutsideTheFile) {
   }
 }
 
+TEST(WorkerProtocol, RoundTripsTheStatisticsOfPools) {
+  memory::PoolStatistics pool;
+  pool.name = "workspace";
+  pool.strategy = memory::kStrategyKinds[1];
+  std::size_t n = 0;
+  for (std::size_t* const field :
+       {&pool.used, &pool.taken, &pool.committed, &pool.ceiling, &pool.count, &pool.peak_used,
+        &pool.peak_taken, &pool.peak_committed, &pool.largest_free, &pool.grantable,
+        &pool.stranded})
+    *field = ++n;
+  for (std::uint64_t* const field :
+       {&pool.allocations, &pool.failures, &pool.commits, &pool.remapped_bytes})
+    *field = ++n;
+  pool.internal_fragmentation = 0.25, pool.external_fragmentation = 0.5, pool.efficiency = 0.75;
+  const auto got = unpack(pack({pool}));
+  ASSERT_EQ(got.size(), 1u);
+  const auto numbers = [](const memory::PoolStatistics& s) {
+    return std::vector<double>{
+        double(s.used),           double(s.taken),          double(s.committed),
+        double(s.ceiling),        double(s.count),          double(s.peak_used),
+        double(s.peak_taken),     double(s.peak_committed), double(s.largest_free),
+        double(s.grantable),      double(s.stranded),       double(s.allocations),
+        double(s.failures),       double(s.commits),        double(s.remapped_bytes),
+        s.internal_fragmentation, s.external_fragmentation, s.efficiency};
+  };
+  EXPECT_EQ(got[0].name, pool.name);
+  EXPECT_EQ(got[0].strategy, pool.strategy);
+  EXPECT_EQ(numbers(got[0]), numbers(pool));
+}
+
 TEST(WorkerProtocol, RefusesCallsThatAreTooWide) {
   Call call;
   call.in.resize(kMaxOperands + 1);
