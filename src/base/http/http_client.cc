@@ -268,6 +268,21 @@ HttpClient::HttpClient(Server server, Interrupt& interrupt)
     : server_(std::move(server)), interrupt_(interrupt) {}
 HttpClient::~HttpClient() = default;
 
+namespace {
+
+// The answer for the exception that is being handled.
+HttpAnswer failure() {
+  try {
+    throw;
+  } catch (const Failed& f) {
+    return {0, f.what, {}, {}};
+  } catch (const std::exception& e) {
+    return {0, e.what(), {}, {}};
+  }
+}
+
+}  // namespace
+
 void HttpClient::close() { connection_.reset(); }
 
 HttpClient::Connection& HttpClient::connected(double timeout_s) {
@@ -294,12 +309,9 @@ HttpAnswer HttpClient::once(const HttpCall& call, double timeout_s) try {
   connection.is_used = true;
   if (!call.wants_body || !parser.get().keep_alive()) close();
   return answer;
-} catch (const Failed& f) {
+} catch (...) {
   close();
-  return {0, f.what, {}, {}};
-} catch (const std::exception& e) {
-  close();
-  return {0, e.what(), {}, {}};
+  return failure();
 }
 
 HttpAnswer HttpClient::lines(const HttpCall& call, double silence_s,
@@ -319,12 +331,9 @@ HttpAnswer HttpClient::lines(const HttpCall& call, double silence_s,
   answer.body = std::move(body);
   close();
   return answer;
-} catch (const Failed& f) {
+} catch (...) {
   close();
-  return {0, f.what, {}, {}};
-} catch (const std::exception& e) {
-  close();
-  return {0, e.what(), {}, {}};
+  return failure();
 }
 
 }  // namespace sluice
