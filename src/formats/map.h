@@ -4,7 +4,10 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <string_view>
+
+#include "base/error.h"
 
 namespace sluice {
 
@@ -16,6 +19,18 @@ namespace sluice {
 // opened, invalid_argument if it is not a regular file or is too short, exhausted if it changes
 // while it is copied or memory is not sufficient.
 std::string_view map_file(const std::filesystem::path& file, std::shared_ptr<const void>& keep);
+
+// Returns parse(bytes, keep) of a mapped file. Errors of `parse` begin with the file's name.
+template <class Parse>
+auto parse_file(const std::filesystem::path& file, Parse parse) {
+  std::shared_ptr<const void> keep;
+  const std::string_view bytes = map_file(file, keep);
+  try {
+    return parse(bytes, keep);
+  } catch (const Error& error) {
+    throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
+  }
+}
 
 // Whether a file or folder exists. Throws not_found with its name if this cannot be determined: a
 // parent folder is not accessible, or the name is too long.

@@ -177,15 +177,7 @@ Tensor parse(std::string_view bytes, const std::shared_ptr<const void>& keep) {
   return copied(header, shape, from);
 }
 
-Tensor read(const fs::path& file) {
-  std::shared_ptr<const void> keep;
-  const std::string_view bytes = map_file(file, keep);
-  try {
-    return parse(bytes, keep);
-  } catch (const Error& error) {
-    throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
-  }
-}
+Tensor read(const fs::path& file) { return parse_file(file, parse); }
 
 std::string format(const Tensor& tensor) {
   if (tensor.dtype() == DType::string) return format_texts(tensor);

@@ -261,14 +261,10 @@ Tensor parse_tensor(std::string_view bytes, std::shared_ptr<const void> keep,
 }
 
 Model read(const std::filesystem::path& file) {
-  std::shared_ptr<const void> keep;
-  const std::string_view bytes = map_file(file, keep);
   const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  try {
+  return parse_file(file, [&](std::string_view bytes, const std::shared_ptr<const void>& keep) {
     return parse(bytes, keep, folder);
-  } catch (const Error& error) {
-    throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
-  }
+  });
 }
 
 Value parse_value(std::string_view bytes, const Type& type, std::shared_ptr<const void> keep) {

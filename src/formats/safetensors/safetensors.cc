@@ -198,14 +198,6 @@ File parse(std::string_view bytes, const std::shared_ptr<const void>& keep) {
   return file;
 }
 
-File read(const std::filesystem::path& file) {
-  std::shared_ptr<const void> keep;
-  const std::string_view bytes = map_file(file, keep);
-  try {
-    return parse(bytes, keep);
-  } catch (const Error& error) {
-    throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
-  }
-}
+File read(const std::filesystem::path& file) { return parse_file(file, parse); }
 
 }  // namespace sluice::safetensors
