@@ -21,15 +21,6 @@ bool BenchOptions::wants(std::string_view name) const {
          });
 }
 
-double quantile(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const double position = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const auto above = std::min(below + 1, values.size() - 1);
-  return std::lerp(values[below], values[above], position - std::floor(position));
-}
-
 namespace {
 
 BenchRow named_row(BenchName what, std::string unit) {

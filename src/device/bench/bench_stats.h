@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/quantile.h"
 #include "device/bench/bench.h"
 
 namespace sluice::device {
@@ -21,8 +22,7 @@ struct BenchName {
   std::string_view title;
 };
 
-// Nothing for an empty list. `q` in 0..1, interpolated.
-double quantile(std::vector<double> values, double q);
+using sluice::quantile;
 
 // A row from the seconds of each repeat. `work` is bytes or operations per
 // repeat, and the value its rate; without work the value is the time itself.

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/quantile.h"
 #include "base/units.h"
 
 namespace sluice::memory {
@@ -170,13 +172,6 @@ double nanoseconds(Instant from, Instant to) {
   return std::chrono::duration<double, std::nano>(to - from).count();
 }
 
-double quantile(std::vector<double>& values, double q) {
-  if (values.empty()) return 0;
-  const auto at = static_cast<std::ptrdiff_t>(q * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), values.begin() + at, values.end());
-  return values[static_cast<std::size_t>(at)];
-}
-
 // The overhead of two clock reads with nothing between them.
 double clock_overhead() {
   std::vector<double> costs(10'001);
@@ -184,7 +179,7 @@ double clock_overhead() {
     const auto from = Steady::now();
     cost = nanoseconds(from, Steady::now());
   }
-  return quantile(costs, 0.5);
+  return quantile(std::move(costs), 0.5);
 }
 
 ReplayTimes timed_pass(const Trace& trace, const PoolOptions& options, double overhead) {
@@ -218,7 +213,7 @@ ReplayTimes times_of(const Trace& trace, const PoolOptions& options, int passes,
                            &ReplayTimes::free_p50, &ReplayTimes::free_p99}) {
     std::vector<double> values;
     for (const auto& pass : all) values.push_back(pass.*field);
-    times.*field = quantile(values, 0.5);
+    times.*field = quantile(std::move(values), 0.5);
   }
   times.quietest_pair =
       std::ranges::min_element(all, {}, &ReplayTimes::quietest_pair)->quietest_pair;
