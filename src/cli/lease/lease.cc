@@ -24,7 +24,7 @@ namespace sluice::cli {
 
 namespace {
 
-constexpr double kPatience_s = 10;
+constexpr double kAnswerMargin_s = 10;
 constexpr double kDefaultWait_s = 60;  // the server's, where the request does not say
 
 // ---- request -------------------------------------------------------------------------
@@ -39,7 +39,7 @@ constexpr std::string_view kRequestExamples =
     "Exit codes: 0 granted, or on the CPU (with a warning); 1 refused; 2 wrong usage; with a\n"
     "command, the command's.";
 
-struct RequestFlags {
+struct LeaseRequestFlags {
   std::string agent, priority, device, on_unavailable, model_type, placement;
   std::optional<double> memory_gb, min_memory_gb, ttl_s, wait_s;
   std::optional<int> gpus, pid, numa_node;
@@ -47,7 +47,7 @@ struct RequestFlags {
   ServerFlags server;
 };
 
-void add_request_options(CLI::App& app, RequestFlags& flags) {
+void add_request_options(CLI::App& app, LeaseRequestFlags& flags) {
   const auto gb = number_between(0.001, 65536);
   app.add_option("AGENT", flags.agent, "who asks")->required();
   app.add_option("--memory-gb", flags.memory_gb, "GB of 2^30 bytes, on each GPU")
@@ -66,7 +66,7 @@ void add_request_options(CLI::App& app, RequestFlags& flags) {
   app.add_option("--model-type", flags.model_type, "for the advice on the batch size");
 }
 
-void add_flags(CLI::App& app, RequestFlags& flags) {
+void add_flags(CLI::App& app, LeaseRequestFlags& flags) {
   add_request_options(app, flags);
   app.add_option("--on-unavailable", flags.on_unavailable, "cpu (default), wait or fail");
   app.add_option("--wait-s", flags.wait_s, "wait at most this long for capacity")
@@ -87,7 +87,7 @@ bool is_index(const std::string& text) {
          text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-Json body_of(const RequestFlags& flags, bool has_command) {
+Json body_of(const LeaseRequestFlags& flags, bool has_command) {
   Json body{{"agent", flags.agent}};
   const auto put = [&](const char* name, const auto& value) {
     if (value) body[name] = *value;
@@ -112,15 +112,15 @@ Json body_of(const RequestFlags& flags, bool has_command) {
   return body;
 }
 
-// Longer than the server lets it wait.
-double patience(const RequestFlags& flags) {
+// Returns the seconds to wait for the answer: longer than the server lets the request wait.
+double answer_timeout(const LeaseRequestFlags& flags) {
   const double wait = flags.on_unavailable == "wait" ? flags.wait_s.value_or(kDefaultWait_s)
                                                      : flags.wait_s.value_or(0);
-  return wait + kPatience_s;
+  return wait + kAnswerMargin_s;
 }
 
 // A refusal has nothing to export, and a shell evaluates what --export prints.
-void print_answer(const Json& answer, bool has_lease, const RequestFlags& flags, Io& io) {
+void print_answer(const Json& answer, bool has_lease, const LeaseRequestFlags& flags, Io& io) {
   if (flags.json) {
     io.out << answer.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
     return;
@@ -133,7 +133,7 @@ int request(Args args, Io& io) {
   const auto divider = std::ranges::find(args, "--");
   const std::vector<std::string> command(divider == args.end() ? divider : divider + 1, args.end());
   const bool has_command = divider != args.end();
-  RequestFlags flags;
+  LeaseRequestFlags flags;
   CLI::App app(
       "Asks for GPU memory. With -- COMMAND, runs it under the lease: renewed while it runs,\n"
       "released when it ends.",
@@ -150,7 +150,7 @@ int request(Args args, Io& io) {
   const auto address = find_server(flags.server, io);
   LeaseServer server(address);
   const auto answer =
-      server.ask("POST", "/v1/leases", body_of(flags, has_command), patience(flags));
+      server.ask("POST", "/v1/leases", body_of(flags, has_command), answer_timeout(flags));
   const auto status = answer.value("status", "failed");
   const auto reason = answer.value("reason", "");
   const bool has_lease = status == "allocated" || status == "cpu_fallback";

@@ -25,7 +25,7 @@ namespace sluice::cli {
 
 namespace {
 
-constexpr double kPatience_s = 10;
+constexpr double kCallTimeout_s = 10;
 constexpr auto kReconnect = std::chrono::seconds(1);
 
 // Signals that are passed on or waited for are blocked while it lives; threads started meanwhile
@@ -116,7 +116,7 @@ class Keeper {
     renewing_.request_stop(), listening_.request_stop();
     events_.interrupt().now();
     renewing_.join(), listening_.join();
-    if (!is_lost_) server_.call("DELETE", target_, Json{{"token", token_}}, kPatience_s);
+    if (!is_lost_) server_.call("DELETE", target_, Json{{"token", token_}}, kCallTimeout_s);
   }
 
  private:
@@ -129,7 +129,7 @@ class Keeper {
   }
 
   HttpAnswer renew() {
-    auto answer = server_.call("POST", target_ + "/renew", Json{{"token", token_}}, kPatience_s);
+    auto answer = server_.call("POST", target_ + "/renew", Json{{"token", token_}}, kCallTimeout_s);
     const auto json = Json::parse(answer.body, nullptr, false);
     if (!json.is_object()) return answer;
     if (json.contains("token")) token_ = json["token"].get<std::string>();

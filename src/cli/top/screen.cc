@@ -27,7 +27,7 @@ constexpr std::array kCrashing{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 // A signal handler can reach nothing but statics: the pipe that wakes the loop,
 // and the terminal's settings for a handler that must restore them.
 std::atomic<int> wake_fd{-1};
-termios before{};
+termios terminal_before{};
 
 void notify(char what) noexcept {
   const int saved = errno;
@@ -40,7 +40,7 @@ void on_end(int) { notify('e'); }
 
 void restore_terminal() noexcept {
   (void)!write(STDOUT_FILENO, kLeave.data(), kLeave.size());
-  tcsetattr(STDIN_FILENO, TCSANOW, &before);
+  tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
 }
 
 // The handler is gone after its first call (SA_RESETHAND), so the signal raised
@@ -99,7 +99,7 @@ struct Screen::Impl {
 };
 
 Screen::Screen() : impl_(std::make_unique<Impl>()) {
-  if (isatty(STDOUT_FILENO) != 1 || tcgetattr(STDIN_FILENO, &before) != 0)
+  if (isatty(STDOUT_FILENO) != 1 || tcgetattr(STDIN_FILENO, &terminal_before) != 0)
     throw Error(Code::unavailable, "no terminal to draw on; use --once or --json");
   if (pipe2(impl_->pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0)
     throw Error(Code::internal, "no pipe");
@@ -109,7 +109,7 @@ Screen::Screen() : impl_(std::make_unique<Impl>()) {
   for (const int signal : kCrashing)
     impl_->handle(signal, on_crash, static_cast<int>(SA_RESETHAND | SA_NODEFER));
 
-  termios raw = before;
+  termios raw = terminal_before;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
   raw.c_cc[VSUSP] = _POSIX_VDISABLE;  // stopped in here, the shell would get a broken terminal
   raw.c_cc[VMIN] = 0;
