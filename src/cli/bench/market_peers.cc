@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "device/bench/bench_stats.h"
+#include "cli/common/shell_quote.h"
 
 namespace sluice::cli {
 
@@ -140,20 +140,15 @@ struct RemoveFile {
   }
 };
 
-std::string quoted(const std::string& text) {
-  std::string safe = "'";
-  for (const char c : text) safe += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return safe + "'";
-}
-
 // The output of the script for the benchmarks `requested`, such as "gpu:asian"; empty when `python`
 // cannot be run.
 std::string run_script(const std::string& python, bool quick, const std::string& requested) {
   const RemoveFile script{std::filesystem::temp_directory_path() /
                           fmt::format("sluice-peers-{}.py", getpid())};
   std::ofstream(script.path) << kScript;
-  const std::string command = fmt::format("{} {} {}{} 2>/dev/null", quoted(python),
-                                          quoted(script.path.string()), quick ? 1 : 0, requested);
+  const std::string command =
+      fmt::format("{} {} {}{} 2>/dev/null", shell_quote(python), shell_quote(script.path.string()),
+                  quick ? 1 : 0, requested);
   std::FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return {};
   std::string text;

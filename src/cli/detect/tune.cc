@@ -17,6 +17,7 @@
 #include "cli/common/demo_flags.h"
 #include "cli/common/program_settings.h"
 #include "cli/common/report.h"
+#include "cli/common/shell_quote.h"
 #include "device/sysfs.h"
 #include "device/tune/tune_record.h"
 
@@ -272,21 +273,12 @@ Json to_json(const std::vector<Job>& jobs, bool acted, const TuneRecord& record)
           {"gpus", std::move(gpus)}};
 }
 
-// Quotes a word for a shell.
-std::string quoted(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,@+%";
-  if (text.find_first_not_of(kPlain) == text.npos) return text;
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 // The command that undoes this one: it must look for the record in the same place.
 std::string way_back(const TuneFlags& flags, const SettingsOptions& settings) {
   std::string command = "sluice tune --reset --yes";
   const auto add = [&command](std::string_view flag, const std::string& value) {
-    if (!value.empty()) command.append(" ").append(flag).append(" ").append(quoted(value));
+    if (!value.empty())
+      command.append(" ").append(flag).append(" ").append(shell_quote_if_needed(value));
   };
   add("--gpu", flags.gpu);
   add("--demo", flags.demo.scenario);

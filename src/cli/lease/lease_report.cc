@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "base/units.h"
 #include "cli/common/report.h"
+#include "cli/common/shell_quote.h"
 
 namespace sluice::cli {
 
@@ -166,13 +167,6 @@ void print_cards(const Json& leases, std::ostream& out, const Terminal& terminal
               rows, out, terminal);
 }
 
-// Encloses the value in single quotes for a shell.
-std::string quoted(const std::string& value) {
-  std::string made = "'";
-  for (const char c : value) made += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return made + "'";
-}
-
 std::string obstacle_text(const Json& card) {
   const auto name = text(card, "name") + " (" + text(card, "bus") + ")";
   if (has(card, "why")) return name + ": " + text(card, "why");
@@ -225,7 +219,7 @@ void print_lease(const Json& answer, std::ostream& out, const Terminal& terminal
 std::string export_lines(const Json& answer) {
   std::string lines;
   const auto add = [&](const std::string& name, const std::string& value) {
-    lines += "export " + name + "=" + quoted(value) + "\n";
+    lines += "export " + name + "=" + shell_quote(value) + "\n";
   };
   const auto env = answer.value("env", Json::object());
   for (const auto& item : env.items()) add(item.key(), item.value().get<std::string>());
