@@ -45,21 +45,21 @@ std::string count_text(std::size_t n) {
   return n < 10'000 ? std::to_string(n) : fmt::format("{:.1f} M", static_cast<double>(n) / 1e6);
 }
 
-// Kernels by operator, the most FLOPs first.
-struct Place {
+// The nodes that one kernel runs for one operator.
+struct KernelGroup {
   int nodes = 0;
   double flops = 0;
 };
-using Places = std::vector<std::pair<std::pair<std::string, std::string>, Place>>;
+using KernelGroups = std::vector<std::pair<std::pair<std::string, std::string>, KernelGroup>>;
 
-Places grouped(const CompiledUse& use) {
-  std::map<std::pair<std::string, std::string>, Place> by;
+KernelGroups grouped(const CompiledUse& use) {
+  std::map<std::pair<std::string, std::string>, KernelGroup> by;
   for (const engine::NodePlacement& place : use.placements) {
-    Place& group = by[{place.op, place.device + ", " + place.kernel}];
+    KernelGroup& group = by[{place.op, place.device + ", " + place.kernel}];
     ++group.nodes;
     group.flops += place.flops;
   }
-  Places list(by.begin(), by.end());
+  KernelGroups list(by.begin(), by.end());
   std::ranges::stable_sort(
       list, [](const auto& a, const auto& b) { return a.second.flops > b.second.flops; });
   return list;
