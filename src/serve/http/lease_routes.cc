@@ -10,7 +10,7 @@
 #include "broker/broker.h"
 #include "broker/enforce/holder.h"
 #include "broker/lease/idempotency.h"
-#include "serve/http/route_row.h"
+#include "serve/http/route_entry.h"
 
 namespace sluice::serve::http {
 
@@ -57,10 +57,8 @@ Response store_unavailable_response(const broker::StoreUnavailable& e) {
   return made;
 }
 
-using Handler = Response (*)(Service&, const RouteContext&);
-
 // Wraps a route of one lease: its refusals become statuses.
-template <Handler handler>
+template <RouteHandler handler>
 Response of_lease(Service& s, const RouteContext& context) {
   try {
     return handler(s, context);
@@ -222,7 +220,7 @@ Response request_lease(Service& s, const RouteContext& context) {
 
 // ---- living --------------------------------------------------------------------------
 
-constexpr std::string_view kListTakes[] = {"limit", "cursor"};
+constexpr std::string_view kListParameters[] = {"limit", "cursor"};
 Response list(Service& s, const RouteContext& context) {
   broker::LeasePage page;
   if (const auto* cursor = context.query.find("cursor")) {
@@ -261,14 +259,14 @@ Response renew(Service& s, const RouteContext& context) {
 }
 
 // The token in the body, or as a query parameter: many clients send no body with DELETE.
-constexpr std::string_view kReleaseTakes[] = {"token"};
+constexpr std::string_view kReleaseParameters[] = {"token"};
 Response release(Service& s, const RouteContext& context) {
   Token token;
   if (context.request.body.empty()) {
     token = token_from_text(context.request, context.query.text("token", ""));
   } else {
     require(context.query.empty(), "say the token in the body or in the query, not in both");
-    token = token_in(context.request, object_of(context.request, kReleaseTakes));
+    token = token_in(context.request, object_of(context.request, kReleaseParameters));
   }
   s.broker().release(token);
   return json_text(Json{{"lease_id", std::to_string(token.id)}, {"released", true}}.dump());
@@ -317,15 +315,11 @@ Response report(Service& s, const RouteContext& context) {
   return json_text(Json{{"lease_id", std::to_string(token.id)}, {"noted", true}}.dump());
 }
 
-constexpr std::string_view kTimelineTakes[] = {"from", "to", "limit", "before"};
+constexpr std::string_view kTimelineParameters[] = {"from", "to", "limit", "before"};
 Response timeline(Service& s, const RouteContext& context) {
-  constexpr double kFarFuture = 1e15;
-  const auto now = unix_ms(std::chrono::system_clock::now());
-  const auto time_of = [&](std::string_view name, double default_value) {
-    const double value = context.query.number(name, default_value, -kFarFuture, kFarFuture);
-    return static_cast<std::int64_t>(value <= 0 ? static_cast<double>(now) + value * 1000 : value);
-  };
-  const auto from = time_of("from", -3600), to = time_of("to", 0);
+  const auto now_ms = unix_ms(std::chrono::system_clock::now());
+  const auto from = context.query.time_ms("from", -3600, now_ms);
+  const auto to = context.query.time_ms("to", 0, now_ms);
   require(from < to, "query parameter 'from' must be before 'to'");
   const auto limit = context.query.integer("limit", 500, 1, Broker::kTimelineRows);
   const auto before = context.query.text("before", "");
@@ -337,29 +331,53 @@ Response timeline(Service& s, const RouteContext& context) {
 
 constexpr int kTimelineReuse_ms = 500;
 
-constexpr Row kRows[] = {
-    {Method::get, "/v1/leases", list, !kOpen, kBlocking, kNoBody, 0, kListTakes},
-    {Method::post, "/v1/leases", request_lease, !kOpen, kLease, kSmallBody},
-    {Method::get, "/v1/leases/timeline", timeline, !kOpen, kBlocking, kNoBody, kTimelineReuse_ms,
-     kTimelineTakes},
-    {Method::get, "/v1/leases/{id}", of_lease<show>, !kOpen, kLease},
-    {Method::delete_, "/v1/leases/{id}", of_lease<release>, !kOpen, kLease, kSmallBody, 0,
-     kReleaseTakes},
-    {Method::post, "/v1/leases/{id}/renew", of_lease<renew>, !kOpen, kLease, kSmallBody},
-    {Method::post, "/v1/leases/{id}/report", of_lease<report>, !kOpen, kLease, kSmallBody},
-    {Method::post,
-     "/v1/leases/{id}/revoke",
-     of_lease<revoke>,
-     !kOpen,
-     kLease,
-     kSmallBody,
-     0,
-     {},
-     Access::audited},
+constexpr RouteEntry kLeaseRoutes[] = {
+    {.method = Method::get,
+     .pattern = "/v1/leases",
+     .handler = list,
+     .execution = kBlocking,
+     .parameters = kListParameters},
+    {.method = Method::post,
+     .pattern = "/v1/leases",
+     .handler = request_lease,
+     .execution = kLeasePool,
+     .max_body = kSmallBody},
+    {.method = Method::get,
+     .pattern = "/v1/leases/timeline",
+     .handler = timeline,
+     .execution = kBlocking,
+     .reuse_ms = kTimelineReuse_ms,
+     .parameters = kTimelineParameters},
+    {.method = Method::get,
+     .pattern = "/v1/leases/{id}",
+     .handler = of_lease<show>,
+     .execution = kLeasePool},
+    {.method = Method::delete_,
+     .pattern = "/v1/leases/{id}",
+     .handler = of_lease<release>,
+     .execution = kLeasePool,
+     .max_body = kSmallBody,
+     .parameters = kReleaseParameters},
+    {.method = Method::post,
+     .pattern = "/v1/leases/{id}/renew",
+     .handler = of_lease<renew>,
+     .execution = kLeasePool,
+     .max_body = kSmallBody},
+    {.method = Method::post,
+     .pattern = "/v1/leases/{id}/report",
+     .handler = of_lease<report>,
+     .execution = kLeasePool,
+     .max_body = kSmallBody},
+    {.method = Method::post,
+     .pattern = "/v1/leases/{id}/revoke",
+     .handler = of_lease<revoke>,
+     .execution = kLeasePool,
+     .max_body = kSmallBody,
+     .access = Access::audited},
 };
 
 }  // namespace
 
-std::span<const Row> lease_rows() noexcept { return kRows; }
+std::span<const RouteEntry> lease_routes() noexcept { return kLeaseRoutes; }
 
 }  // namespace sluice::serve::http

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "market/request/request.h"
-#include "serve/http/route_row.h"
+#include "serve/http/route_entry.h"
 
 namespace sluice::serve::http {
 
@@ -72,13 +72,20 @@ Response calculate(Service& s, const RouteContext& context) {
 
 constexpr int kKindsReuse_ms = 60'000;  // it never changes
 
-constexpr Row kMarketRows[] = {
-    {Method::get, "/v1/market", list_kinds, !kOpen, kAtOnce, kNoBody, kKindsReuse_ms},
-    {Method::post, "/v1/market/{what}", calculate, !kOpen, kBlocking, kAnyBody},
+constexpr RouteEntry kMarketRoutes[] = {
+    {.method = Method::get,
+     .pattern = "/v1/market",
+     .handler = list_kinds,
+     .reuse_ms = kKindsReuse_ms},
+    {.method = Method::post,
+     .pattern = "/v1/market/{what}",
+     .handler = calculate,
+     .execution = kBlocking,
+     .max_body = kAnyBody},
 };
 
 }  // namespace
 
-std::span<const Row> market_rows() noexcept { return kMarketRows; }
+std::span<const RouteEntry> market_routes() noexcept { return kMarketRoutes; }
 
 }  // namespace sluice::serve::http

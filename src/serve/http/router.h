@@ -1,5 +1,5 @@
-// Maps a method and a path to the function that answers. To add a route, add a row to the table in
-// routes.cc.
+// Maps a method and a path to the function that answers. To add a route, add an entry to a table
+// that routes.cc joins.
 #pragma once
 
 #include <chrono>

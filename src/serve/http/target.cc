@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxQueryBytes = 8 << 10;
 constexpr std::ptrdiff_t kMaxParameters = 16;
+constexpr double kMaxTime_ms = 1e15;  // the year 33658: anything later is a mistake
 
 int hex(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -173,6 +174,12 @@ int Query::integer(std::string_view name, int default_value, int low, int high) 
   const auto value = parsed(*found, low, high);
   if (!value) wrong_number(name, *found, "an integer", low, high);
   return *value;
+}
+
+std::int64_t Query::time_ms(std::string_view name, double default_value,
+                            std::int64_t now_ms) const {
+  const double value = number(name, default_value, -kMaxTime_ms, kMaxTime_ms);
+  return value <= 0 ? now_ms + std::llround(value * 1000) : std::llround(value);
 }
 
 }  // namespace sluice::serve::http

@@ -2,6 +2,7 @@
 // bytes; tests/fuzz feeds it just that.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -46,6 +47,9 @@ class Query {
   double number(std::string_view name, double default_value, double low, double high) const;
   // The same for integers.
   int integer(std::string_view name, int default_value, int low, int high) const;
+
+  // A time in ms since 1970. Values of zero or less are seconds relative to `now_ms`.
+  std::int64_t time_ms(std::string_view name, double default_value, std::int64_t now_ms) const;
 
   std::string canonical() const;  // of any order and spelling
 

@@ -61,6 +61,15 @@ TEST(Query, TheInvalidParameterIsNamed) {
         << bad;
 }
 
+TEST(Query, TimesAreAbsoluteOrRelativeToNow) {
+  const Query query("from=-60.5&to=1700000000000.6&end=0");
+  EXPECT_EQ(query.time_ms("from", 0, 1'000'000), 939'500);
+  EXPECT_EQ(query.time_ms("to", 0, 1'000'000), 1'700'000'000'001);
+  EXPECT_EQ(query.time_ms("end", -1, 1'000'000), 1'000'000);
+  EXPECT_EQ(query.time_ms("absent", -3600, 10'000'000), 6'400'000);
+  EXPECT_THROW(Query("from=1e16").time_ms("from", 0, 0), Error);
+}
+
 TEST(Query, AnIntegerHasNoFraction) {
   EXPECT_EQ(Query("points=15").integer("points", 600, 1, 10000), 15);
   EXPECT_EQ(Query("").integer("points", 600, 1, 10000), 600);
