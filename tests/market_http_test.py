@@ -61,13 +61,13 @@ class Market(unittest.TestCase):
 
     def test_every_calculation_says_why_it_ran_there_and_how_long(self):
         option = dict(spot=60, strike=65, t=0.25, vol=0.3)
-        asked = [("option", option), ("option", {**option, "model": "binomial", "steps": 64}),
-                 ("montecarlo", dict(payoff="asian", steps=12, paths=8192)),
-                 ("montecarlo", dict(payoff="european", paths=8192))]
-        for what, fields in asked:
+        requests = [("option", option), ("option", {**option, "model": "binomial", "steps": 64}),
+                    ("montecarlo", dict(payoff="asian", steps=12, paths=8192)),
+                    ("montecarlo", dict(payoff="european", paths=8192))]
+        for what, fields in requests:
             with self.subTest(what, **fields):
                 reason = self.done(what, **fields, device="cpu", explain=True)["ran"]["reason"]
-                self.assertIn("asked for", reason)
+                self.assertIn("requested", reason)
                 self.assertGreater(self.done(what, **fields, explain=True)["ran"]["seconds"], 0)
         heston = self.done("option", spot=60, strike=65, t=0.25, model="heston", explain=True)["ran"]
         self.assertEqual(heston["on"], "cpu")

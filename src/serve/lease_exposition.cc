@@ -24,13 +24,13 @@ std::string lease_exposition(const broker::Broker::Stats& f) {
   counter(out, "sluice_leases_sent_to_cpu_total", "Requests sent to the CPU", f.sent_to_cpu);
   counter(out, "sluice_leases_expired_total", "Leases whose holder was not heard of", f.expired);
   counter(out, "sluice_lease_holders_died_total", "Leases whose process ended", f.holders_died);
-  counter(out, "sluice_lease_yields_requested_total", "Holders asked to give memory back",
+  counter(out, "sluice_lease_yields_requested_total", "Yields requested of holders",
           f.yields_requested);
-  counter(out, "sluice_lease_yields_done_total",
-          "Leases given back when asked, and seen free since", f.yields_done);
-  counter(out, "sluice_lease_yield_bytes_total", "Memory that these freed", f.yield_bytes);
-  header(out, "sluice_lease_yield_seconds_total", "From asking to the memory being free, in all",
-         "counter");
+  counter(out, "sluice_lease_yields_done_total", "Requested yields whose memory was seen free",
+          f.yields_done);
+  counter(out, "sluice_lease_yield_bytes_total", "Bytes that yields freed", f.yield_bytes);
+  header(out, "sluice_lease_yield_seconds_total",
+         "Seconds from yield requests until their memory was free", "counter");
   fmt::format_to(to, "sluice_lease_yield_seconds_total {}\n", f.yield_s);
   counter(out, "sluice_lease_over_uses_total", "Times a holder used more than its lease",
           f.over_uses);

@@ -116,7 +116,7 @@ void print_remarks(const Json& leases, std::ostream& out) {
     const auto who = "lease " + text(lease, "lease_id") + " of " + text(lease, "agent");
     if (has(lease, "over_use")) out << "! " << who << " uses " << over_use_text(lease) << "\n";
     if (has(lease, "yield_reason"))
-      out << "! " << who << " is asked to yield: " << text(lease, "yield_reason") << "\n";
+      out << "! " << who << " is requested to yield: " << text(lease, "yield_reason") << "\n";
   }
 }
 
@@ -209,7 +209,7 @@ void print_lease(const Json& answer, std::ostream& out, const Terminal& terminal
   if (has(answer, "over_use")) page.row("over-use", over_use_text(answer));
   if (has(answer, "yield_in_s"))
     page.row("yields",
-             "asked to give it back within " + age(answer, "yield_in_s") +
+             "requested within " + age(answer, "yield_in_s") +
                  (has(answer, "yield_reason") ? ": " + text(answer, "yield_reason") : ""));
   if (has(answer, "expires_in_s"))
     page.row("ends", "in " + age(answer, "expires_in_s") + " unless renewed");

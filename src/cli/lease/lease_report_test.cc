@@ -93,7 +93,8 @@ TEST(LeaseReport, AYieldingLeaseShowsItsRemainingTime) {
   lease["yield_reason"] = "urgent asks for 8.0 GiB with high priority";
   const auto text = listed({{"leases", {lease}}});
   EXPECT_NE(text.find("yields in 8.0 s"), text.npos) << text;
-  EXPECT_NE(text.find("lease 7 of scout is asked to yield: urgent asks for 8.0 GiB"), text.npos);
+  EXPECT_NE(text.find("lease 7 of scout is requested to yield: urgent asks for 8.0 GiB"),
+            text.npos);
   std::ostringstream one;
   print_lease(lease, one, page());
   EXPECT_NE(one.str().find("within 8.0 s: urgent asks"), std::string::npos) << one.str();

@@ -104,7 +104,7 @@ HttpAnswer LeaseServer::call(std::string_view method, const std::string& target,
   try {
     if (!body.is_null()) call.json = body.dump();
   } catch (const Json::type_error&) {
-    throw Error(Code::invalid_argument, "what is asked for is not UTF-8 text");
+    throw Error(Code::invalid_argument, "the request is not UTF-8 text");
   }
   if (!address_.api_key.empty()) call.headers.emplace_back("X-API-Key", address_.api_key);
   return client_.call(call, timeout_s);

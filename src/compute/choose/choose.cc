@@ -62,11 +62,11 @@ Choice choose(const ChoiceQuery& query, const Costs& costs) {
   if (cpu) choice.cpu_s = cpu->seconds;
   if (gpu) choice.gpu_s = gpu->seconds + copies;
   if (query.preference == DevicePreference::cpu)
-    return chosen(std::move(choice), Processor::cpu, "the caller asked for the CPU");
+    return chosen(std::move(choice), Processor::cpu, "the caller requested the CPU");
   if (!query.gpu_unusable.empty())
     return chosen(std::move(choice), Processor::cpu, query.gpu_unusable);
   if (query.preference == DevicePreference::gpu)
-    return chosen(std::move(choice), Processor::gpu, "the caller asked for the GPU");
+    return chosen(std::move(choice), Processor::gpu, "the caller requested the GPU");
   if (!cpu) return chosen(std::move(choice), Processor::cpu, "not measured on the CPU yet");
   if (!gpu && copies >= cpu->seconds)
     return chosen(std::move(choice), Processor::cpu,
