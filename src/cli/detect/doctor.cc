@@ -1,4 +1,4 @@
-// sluice doctor: what keeps this machine from running Sluice well, and the fix.
+// sluice doctor: finds problems of drivers, GPUs, containers and settings, with their fixes.
 #include "device/doctor/doctor.h"
 
 #include <fmt/core.h>
@@ -188,30 +188,35 @@ std::string conclusion(const std::vector<Check>& checks) {
                                 : "Sluice runs here.");
 }
 
-}  // namespace
-
-int doctor(Args args, Io& io) {
-  CLI::App app("Checks driver, libraries, permissions, GPUs, container, memory and disk",
-               "sluice doctor");
+struct DoctorFlags {
   bool json = false;
   DemoFlags demo;
   SettingsOptions settings;
-  app.add_flag("--json", json, "as JSON; docs/schemas/doctor.schema.json describes it");
+};
+
+// Returns false when only help was requested.
+bool parse_doctor_flags(Args args, Io& io, DoctorFlags& flags) {
+  CLI::App app("Checks driver, libraries, permissions, GPUs, container, memory and disk",
+               "sluice doctor");
+  app.add_flag("--json", flags.json, "as JSON; docs/schemas/doctor.schema.json describes it");
   std::string state;
   app.add_option("--state", state, "folder of what must survive")
       ->type_name("DIR")
       ->check(not_empty("the path of a folder"));
-  demo.add_to(app);
-  add_options(app, settings);
-  if (!parse(app, args, io, kDoctorExamples)) return 0;
-  if (!state.empty()) settings.flag("--state", "state_dir", state);
+  flags.demo.add_to(app);
+  add_options(app, flags.settings);
+  if (!parse(app, args, io, kDoctorExamples)) return false;
+  if (!state.empty()) flags.settings.flag("--state", "state_dir", state);
+  return true;
+}
 
+std::vector<Check> run_checks(const DoctorFlags& flags, Io& io) {
   device::DoctorOptions options;
-  options.demo = demo.scenario;
-  options.demo_options = demo.options();
+  options.demo = flags.demo.scenario;
+  options.demo_options = flags.demo.options();
   std::optional<device::GpuConfig> gpu;
   std::string state_dir;
-  const auto configuration = check_settings(settings, io, options.cache_dir, state_dir, gpu);
+  const auto configuration = check_settings(flags.settings, io, options.cache_dir, state_dir, gpu);
   options.library_dirs = library_dirs(io);
   options.nvidia_visible = variable(io, "NVIDIA_VISIBLE_DEVICES");
   options.cuda_visible = variable(io, "CUDA_VISIBLE_DEVICES");
@@ -225,8 +230,16 @@ int doctor(Args args, Io& io) {
     checks.push_back(std::move(*leases));
   if (gpu)
     if (auto profile = check_profile(*gpu, facts)) checks.push_back(std::move(*profile));
+  return checks;
+}
 
-  if (json) {
+}  // namespace
+
+int doctor(Args args, Io& io) {
+  DoctorFlags flags;
+  if (!parse_doctor_flags(args, io, flags)) return 0;
+  const auto checks = run_checks(flags, io);
+  if (flags.json) {
     Json document = {{"schema", "sluice/doctor/1"}, {"version", SLUICE_VERSION}};
     document.update(to_json(checks));
     io.out << document.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
