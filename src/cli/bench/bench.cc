@@ -252,11 +252,12 @@ int bench_market(Args args, Io& io) {
 }
 
 constexpr Action kSuites[] = {
-    {"device", "memory, links, matrix rates and launch latency of GPUs and CPU", bench_device},
-    {"market", "indicators, options, Monte Carlo, backtests beside TA-Lib and others",
+    {"device", "measure memory, links, GEMM rates and launch latency of GPUs and CPU",
+     bench_device},
+    {"market", "measure indicators, options, Monte Carlo, backtests; compare with TA-Lib",
      bench_market},
-    {"memory", "what a block costs: pools, cudaMalloc, cudaMallocAsync", bench_memory},
-    {"model", "a model's latency, throughput and memory by backend and batch", bench_model},
+    {"memory", "measure allocation latency: pools, cudaMalloc, cudaMallocAsync", bench_memory},
+    {"model", "measure a model's latency, throughput and memory by backend and batch", bench_model},
 };
 
 }  // namespace

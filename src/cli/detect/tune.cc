@@ -324,7 +324,7 @@ std::unique_ptr<Nvml> open_driver(const TuneFlags& flags, const device::Path& fo
 }  // namespace
 
 int tune(Args args, Io& io) {
-  CLI::App app("Changes persistence mode, power limit and clocks of NVIDIA GPUs, and back",
+  CLI::App app("Sets persistence mode, power limit and clocks of NVIDIA GPUs, or resets them",
                "sluice tune");
   TuneFlags flags;
   SettingsOptions settings;

@@ -135,7 +135,7 @@ int request(Args args, Io& io) {
   const bool has_command = divider != args.end();
   LeaseRequestFlags flags;
   CLI::App app(
-      "Asks for GPU memory. With -- COMMAND, runs it under the lease: renewed while it runs,\n"
+      "Requests GPU memory. With -- COMMAND, runs it under the lease: renewed while it runs,\n"
       "released when it ends.",
       "sluice lease request");
   add_flags(app, flags);
@@ -184,7 +184,7 @@ Json all_leases(LeaseServer& server) {
 int list(Args args, Io& io) {
   ServerFlags flags;
   bool json = false;
-  CLI::App app("Who holds which memory, who waits, and what is left of each GPU.",
+  CLI::App app("Lists leases, waiting requests and the free memory of each GPU.",
                "sluice lease list");
   app.add_flag("--json", json, "as JSON; docs/leases.md explains the fields");
   add_options(app, flags);
@@ -216,7 +216,7 @@ int show(Args args, Io& io) {
   ServerFlags flags;
   std::string id;
   bool json = false;
-  CLI::App app("One lease, also one that is over.", "sluice lease show");
+  CLI::App app("Shows one lease, also one that is over.", "sluice lease show");
   add_id(app, id);
   app.add_flag("--json", json, "as JSON");
   add_options(app, flags);
@@ -235,7 +235,7 @@ int show(Args args, Io& io) {
 int release(Args args, Io& io) {
   ServerFlags flags;
   std::string id, token, reason;
-  CLI::App app("Gives a lease back.", "sluice lease release");
+  CLI::App app("Releases a lease.", "sluice lease release");
   add_id(app, id);
   app.add_option("--token", token, "the holder's proof (or SLUICE_LEASE_TOKEN)");
   app.add_option("--revoke", reason,
@@ -270,7 +270,7 @@ int watch_events(Args args, Io& io) {
   constexpr auto kReconnect = std::chrono::seconds(1);
   ServerFlags flags;
   bool json = false;
-  CLI::App app("What happens to leases, one line each, until Ctrl-C.", "sluice lease watch");
+  CLI::App app("Prints lease events, one line each, until Ctrl-C.", "sluice lease watch");
   app.add_flag("--json", json, "one JSON object a line");
   add_options(app, flags);
   if (!parse(app, args, io, "  sluice lease watch\n  sluice lease watch --json | jq .reason"))
@@ -295,11 +295,11 @@ int watch_events(Args args, Io& io) {
 }
 
 constexpr Action kActions[] = {
-    {"request", "ask for GPU memory, and run a command with it", request},
-    {"list", "who holds what, who waits, and what is left", list},
-    {"show", "one lease", show},
-    {"release", "give one back; as an operator, take it back", release},
-    {"watch", "what happens, as it happens", watch_events},
+    {"request", "request GPU memory, and run a command with it", request},
+    {"list", "list leases, waiting requests and free memory", list},
+    {"show", "show one lease", show},
+    {"release", "release a lease, or revoke it as an operator", release},
+    {"watch", "print lease events as they happen", watch_events},
 };
 
 }  // namespace

@@ -332,7 +332,7 @@ int report_trace(Args args, Io& io) {
   std::string what;
   int device = 0;
   bool json = false;
-  CLI::App app("What a trace contains: sizes, lifetimes, the peak over time, what was left.",
+  CLI::App app("Summarizes a trace: sizes, lifetimes, the peak over time, what was left.",
                "sluice memory report");
   app.add_option("TRACE", what, "name, trace file or snapshot");
   add_device(app, device);
@@ -349,9 +349,9 @@ int report_trace(Args args, Io& io) {
 }
 
 constexpr Action kActions[] = {
-    {"record", "what our engine or a PyTorch snapshot asks for, as a small trace", record},
-    {"replay", "traces through every strategy of a pool, and which to choose", replay},
-    {"report", "what a trace contains", report_trace},
+    {"record", "record allocations of a model or a PyTorch snapshot as a trace", record},
+    {"replay", "replay traces with every pool strategy, and recommend one", replay},
+    {"report", "summarize a trace: sizes, lifetimes, peak", report_trace},
 };
 
 }  // namespace

@@ -164,7 +164,7 @@ std::vector<CaseResult> run_all(const fs::path& where, const std::string& match,
 }
 
 int model_test(Args args, Io& io) {
-  CLI::App app("Runs test cases in the layout of ONNX's own.", "sluice model test");
+  CLI::App app("Runs test cases in the layout of the ONNX conformance tests.", "sluice model test");
   std::string where, match, backend = "cpu";
   bool json = false;
   app.add_option("where", where, "folder or tar archive of cases")->required();
@@ -180,9 +180,10 @@ int model_test(Args args, Io& io) {
 }
 
 constexpr Action kActions[] = {
-    {"inspect", "inputs, operators, parameters, FLOPs, memory, what runs where", model_inspect},
-    {"operators", "every operator, its versions and types", model_operators},
-    {"test", "run ONNX's own test cases", model_test},
+    {"inspect", "show inputs, operators, parameters, FLOPs, memory and kernels of a model",
+     model_inspect},
+    {"operators", "list every operator with its versions and types", model_operators},
+    {"test", "run the ONNX conformance tests", model_test},
 };
 
 }  // namespace

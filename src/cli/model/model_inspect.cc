@@ -203,7 +203,7 @@ int model_inspect(Args args, Io& io) {
   DeviceFlags on;
   std::vector<std::string> shapes;
   bool json = false, nodes = false;
-  CLI::App app("What a model is, and what running it takes.", "sluice model inspect");
+  CLI::App app("Shows a model, and what it takes to run it.", "sluice model inspect");
   app.add_option("model", file, ".onnx file, or folder with config.json and safetensors")
       ->required();
   app.add_option("--shape", shapes, "sizes left open: INPUT=1x128, or SYMBOL=8 (default 1)")

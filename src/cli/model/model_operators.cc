@@ -73,7 +73,7 @@ void print_json(const std::vector<OperatorRow>& rows, std::ostream& out) {
 
 int model_operators(Args args, Io& io) {
   bool json = false, markdown = false;
-  CLI::App app("Every operator, its versions and types, and where it runs.",
+  CLI::App app("Lists every operator, its versions and types, and where it runs.",
                "sluice model operators");
   app.add_flag("--json", json, "print JSON");
   app.add_flag("--markdown", markdown, "print the page docs/operators.md")->excludes("--json");

@@ -18,7 +18,7 @@
 namespace sluice::cli {
 
 int canary(Args args, Io& io) {
-  CLI::App app("Proves that a GPU computes", "sluice canary");
+  CLI::App app("Checks that a GPU computes correctly", "sluice canary");
   device::CanaryOptions options;
   std::int64_t epoch_ns = 0;
   int fd = -1;

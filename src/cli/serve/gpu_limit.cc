@@ -41,7 +41,7 @@ std::string limit_all(const GpuLimitFlags& flags) try {
 }  // namespace
 
 int gpu_limit(Args args, Io& io) {
-  CLI::App app("Keeps a control group to its share of GPU memory", "sluice gpu-limit");
+  CLI::App app("Limits the GPU memory of a control group", "sluice gpu-limit");
   GpuLimitFlags flags;
   app.add_option("--uuid", flags.uuids, "the GPUs")->required();
   app.add_option("--group", flags.group, "folder of the control group")->required();

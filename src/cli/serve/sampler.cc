@@ -10,7 +10,7 @@
 namespace sluice::cli {
 
 int sampler(Args args, Io& io) {
-  CLI::App app("Asks the GPU drivers on behalf of another sluice process", "sluice sampler");
+  CLI::App app("Queries the GPU drivers on behalf of another sluice process", "sluice sampler");
   device::SamplerOptions options;
   std::int64_t epoch_ns = 0;
   app.add_option("--fd", options.fd, "socket to that process")->required();

@@ -55,7 +55,7 @@ struct ServeFlags {
 
 // False after --help.
 bool parse_flags(Args args, Io& io, ServeFlags& flags) {
-  CLI::App app("watch the machine and serve what is known about it over HTTP", "sluice serve");
+  CLI::App app("Serves metrics, leases, calculations and a dashboard over HTTP", "sluice serve");
   std::string host, port, state;
   app.add_option("--host", host, "address to listen on; anything but loopback needs an API key")
       ->type_name("ADDRESS")

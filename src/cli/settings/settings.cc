@@ -55,8 +55,7 @@ void print_text(std::ostream& out, ProgramSettings& loaded) {
 }  // namespace
 
 int settings(Args args, Io& io) {
-  CLI::App app("Every setting: its value, where that came from, what is allowed",
-               "sluice settings");
+  CLI::App app("Shows every setting: its value, its source and its range", "sluice settings");
   SettingsOptions options;
   bool json = false, schema = false, markdown = false;
   add_options(app, options);
