@@ -84,7 +84,7 @@ TEST(Workers, ABodyCanAskWhetherItIsCancelled) {
                Cancelled);
 }
 
-TEST(Workers, OneThreadIsTheCallersOwn) {
+TEST(Workers, APoolOfOneRunsOnTheCallingThread) {
   Workers workers(1);
   EXPECT_EQ(workers.threads(), 1);
   const auto self = std::this_thread::get_id();

@@ -112,9 +112,9 @@ struct Case {
   const char* fix;     // part of it
 };
 
-class OneFault : public testing::TestWithParam<Case> {};
+class Doctor : public testing::TestWithParam<Case> {};
 
-TEST_P(OneFault, IsNamedWithItsFix) {
+TEST_P(Doctor, EachFaultHasItsFix) {
   const auto& c = GetParam();
   auto facts = gpu_machine();
   c.break_it(facts);
@@ -266,7 +266,7 @@ const Case kCases[] = {
      "64.0 MiB", "--shm-size"},
 };
 
-INSTANTIATE_TEST_SUITE_P(Doctor, OneFault, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(All, Doctor, testing::ValuesIn(kCases),
                          [](const auto& chosen) { return std::string(chosen.param.what); });
 
 TEST(Doctor, AContainerThatWasGivenOneOfTwoCardsIsFine) {

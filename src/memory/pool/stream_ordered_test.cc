@@ -222,7 +222,7 @@ TEST_F(StreamOrdered, NoBlockIsUsedByTwoStreamsAtOnceInRandomRuns) {
   EXPECT_EQ(pool.statistics().used, 0u);
 }
 
-TEST_F(StreamOrdered, TheRandomRunsWouldSeeAWrongReuse) {
+TEST_F(StreamOrdered, RandomTestDetectsInjectedReuseBug) {
   device.lies = true;
   EXPECT_GT(random_run(pool, device, 1), 0);
 }

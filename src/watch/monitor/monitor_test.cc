@@ -187,20 +187,31 @@ TEST(Monitor, AStoppedSamplerIsNoticedSoonAndReplaced) {
 TEST(Monitor, AGpuThatIsDeadFromTheStartIsNotedAndJoinsWhenItAnswers) {
   const Scenario story(R"([{"type":"lost","at_s":0,"until_s":3}])");
   Watched watched(quick(story.path()));
-  watched.until([](const Snapshot& s) {
-    return s.gpus.size() == 1 && std::ranges::any_of(s.notes, [](const std::string& note) {
+  auto s = watched.until([](const Snapshot& now) {
+    return now.gpus.size() == 1 && std::ranges::any_of(now.notes, [](const std::string& note) {
              return note.find("does not answer") != std::string::npos;
            });
   });
-  watched.until_sampled(2);
-  watched.until([](const Snapshot& s) { return s.notes.empty(); });
+  EXPECT_LT(watched.elapsed(), 3 + 4);
+  const std::string first = s->gpus[0].gpu.uuid;
+  s = watched.until_sampled(2);
+  EXPECT_GT(watched.elapsed(), 3);
+  EXPECT_TRUE(s->gpus[0].gpu.uuid == first || s->gpus[1].gpu.uuid == first);
+  s = watched.until([](const Snapshot& now) { return now.notes.empty(); });
+  ASSERT_EQ(s->gpus.size(), 2U);
+  EXPECT_TRUE(s->gpus[1].readings.value(Metric::power));
 }
 
 TEST(Monitor, FullUtilizationWithoutProcessesIsReportedAsGhost) {
   const Scenario story(R"([{"type":"ghost","at_s":0}])");
   Watched watched(quick(story.path()));
-  watched.until(
-      [](const Snapshot& s) { return std::ranges::any_of(s.gpus, &GpuView::ghost_utilization); });
+  const auto s = watched.until([](const Snapshot& now) {
+    return std::ranges::any_of(now.gpus, &GpuView::ghost_utilization);
+  });
+  ASSERT_EQ(s->gpus.size(), 2U);
+  EXPECT_TRUE(s->gpus[1].ghost_utilization);
+  EXPECT_EQ(s->gpus[1].readings.value(Metric::utilization), 100);
+  EXPECT_FALSE(s->gpus[0].ghost_utilization) << "only the second card has a ghost";
 }
 
 TEST(Monitor, ReadingsThatTheDriverDoesNotGiveAreAbsent) {

@@ -1,5 +1,5 @@
-// The configuration blocks and variables of the stacks that Sluice replaces, as
-// their documents write them.
+// Loads the configuration blocks and variables of the stacks that Sluice replaces, as their
+// documents show them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,9 +84,9 @@ Environment shell(const char* text) {
   return environment;
 }
 
-struct Seeds : SettingsTest {};
+struct ExampleConfig : SettingsTest {};
 
-TEST_F(Seeds, TheGpuBlockLoadsAsItStands) {
+TEST_F(ExampleConfig, GpuBlockLoadsUnchanged) {
   const auto settings = load_file("gpu.json", kGpuBlock);
   EXPECT_TRUE(settings.gpu.enabled);
   EXPECT_THAT(settings.gpu.devices, ElementsAre(Ident{"0"}, Ident{"1"}));
@@ -102,7 +102,7 @@ TEST_F(Seeds, TheGpuBlockLoadsAsItStands) {
   EXPECT_EQ(origin(settings, "gpu.batch_sizes.scout"), "file " + path("gpu.json") + ":13");
 }
 
-TEST_F(Seeds, TheNewsSystemsEnvironmentLoadsAsItStands) {
+TEST_F(ExampleConfig, NewsStackEnvironmentLoadsUnchanged) {
   const auto environment = shell(kNewsEnvironment);
   ASSERT_EQ(environment.size(), 9u);
   const auto settings = load_settings({}, environment);
@@ -119,7 +119,7 @@ TEST_F(Seeds, TheNewsSystemsEnvironmentLoadsAsItStands) {
   EXPECT_EQ(origin(settings, "gpu.cache.scout"), "env SCOUT_GPU_CACHE");
 }
 
-TEST_F(Seeds, TheEnvironmentWinsOverTheGpuBlock) {
+TEST_F(ExampleConfig, EnvironmentOverridesTheGpuBlock) {
   auto environment = shell(kNewsEnvironment);
   environment["GPU_BATCH_SIZE_SCOUT"] = "128";
   environment["CUDA_VISIBLE_DEVICES"] = "1";
@@ -128,20 +128,20 @@ TEST_F(Seeds, TheEnvironmentWinsOverTheGpuBlock) {
   EXPECT_THAT(settings.gpu.devices, ElementsAre(Ident{"1"}));
 }
 
-TEST_F(Seeds, TheComposeEnvironmentLoadsAsItStands) {
+TEST_F(ExampleConfig, ComposeEnvironmentLoadsUnchanged) {
   const auto settings = load_settings({}, shell(kComposeEnvironment));
   EXPECT_THAT(settings.gpu.container_devices, ElementsAre(Ident{"all"}));
   EXPECT_TRUE(settings.gpu.enabled);
 }
 
-TEST_F(Seeds, TheTrainingServicesEnvironmentLoadsAsItStands) {
+TEST_F(ExampleConfig, TrainingServiceEnvironmentLoadsUnchanged) {
   const auto settings = load_settings({}, shell(kTrainingEnvironment));
   EXPECT_THAT(settings.gpu.container_devices, ElementsAre(Ident{"all"}));
   EXPECT_THAT(settings.gpu.driver_capabilities, ElementsAre("compute", "utility"));
   EXPECT_THAT(settings.gpu.devices, ElementsAre(Ident{"0"}));
 }
 
-TEST_F(Seeds, TheAutoscalingBlockLoadsAsItStands) {
+TEST_F(ExampleConfig, AutoscalingBlockLoadsUnchanged) {
   const auto settings = load_file("fly.toml", kAutoscaling);
   ASSERT_EQ(settings.autoscaling.size(), 1u);
   const auto& rule = settings.autoscaling[0];
@@ -153,11 +153,11 @@ TEST_F(Seeds, TheAutoscalingBlockLoadsAsItStands) {
   EXPECT_EQ(rule.scale_down_cooldown, Duration{600});
 }
 
-TEST_F(Seeds, TheDebuggingVariableIsRead) {
+TEST_F(ExampleConfig, CudaLaunchBlockingIsRead) {
   EXPECT_TRUE(load_settings({}, {{"CUDA_LAUNCH_BLOCKING", "1"}}).gpu.launch_blocking);
 }
 
-TEST_F(Seeds, EveryPrecisionModeNamedIsKnown) {
+TEST_F(ExampleConfig, EveryPrecisionModeLoads) {
   for (const auto* mode : {"mixed", "bf16", "fp16", "fp32", "int8", "fp8", "tf32", "auto"}) {
     SettingsOptions options;
     options.assignments = {std::string("gpu.precision=") + mode};
@@ -165,7 +165,7 @@ TEST_F(Seeds, EveryPrecisionModeNamedIsKnown) {
   }
 }
 
-TEST_F(Seeds, EveryCardNamedHasAProfile) {
+TEST_F(ExampleConfig, EveryCardHasAProfile) {
   for (const auto* card : {"A100-40GB", "A100-80GB", "V100-16GB", "V100-32GB", "RTX-4090",
                            "RTX-3090", "RTX-A6000", "A100", "V100", "RTX", "P4", "Tesla P4", "T4",
                            "RTX 3060", "RTX 3060 Ti", "RTX 3080", "GTX 1080 Ti"}) {
@@ -176,7 +176,7 @@ TEST_F(Seeds, EveryCardNamedHasAProfile) {
   }
 }
 
-TEST_F(Seeds, VisibleDevicesFollowCudasRules) {
+TEST_F(ExampleConfig, VisibleDevicesFollowTheRulesOfCuda) {
   const auto devices = [](const char* text) {
     return load_settings({}, {{"CUDA_VISIBLE_DEVICES", text}}).gpu.devices;
   };
@@ -188,7 +188,7 @@ TEST_F(Seeds, VisibleDevicesFollowCudasRules) {
   EXPECT_THAT(load_settings({}, {}).gpu.devices, ElementsAre(Ident{"all"}));
 }
 
-TEST_F(Seeds, ContainerVariablesTakeEveryDocumentedWord) {
+TEST_F(ExampleConfig, ContainerVariablesAcceptEveryDocumentedValue) {
   for (const auto* text : {"all", "none", "void", "", "0,1", "GPU-fef8089b"})
     EXPECT_NO_THROW(load_settings({}, {{"NVIDIA_VISIBLE_DEVICES", text}})) << text;
 }
