@@ -1,5 +1,5 @@
-"""What tools/check_tree.py takes for a size in bytes that is computed by hand, and which includes of
-public headers tools/check_layers.py refuses. Usage: tree_rules_test.py CHECK_TREE"""
+"""Which sizes in bytes and which long files tools/check_tree.py refuses, and which includes of public
+headers tools/check_layers.py does. Usage: tree_rules_test.py CHECK_TREE"""
 import pathlib, subprocess, sys, tempfile, unittest
 
 CHECK_TREE = sys.argv.pop(1)
@@ -62,6 +62,14 @@ class TreeRules(unittest.TestCase):
         self.assertIn("kernels/gemm.h <- engine/plan/plan.h <- engine/open.h", said.stdout)
         files["engine/open.h"] = []  # plan.h itself is not public
         self.assertEqual(self.layers_of(files).returncode, 0)
+
+    def test_long_files_are_refused_unless_listed(self):
+        cases = {"src/base/x.cc": 400, "src/base/x.h": 400, "src/base/x_test.cc": 500,
+                 "src/base/x_for_tests.h": 500, "tests/fuzz/x.cc": 500, "src/broker/broker.cc": 500}
+        for place, limit in cases.items():
+            self.assertNotIn("lines", self.said_of("int x;\n" * (limit - 1), place), place)
+            self.assertIn(f"{place}: {limit + 1} lines, more than {limit}",
+                          self.said_of("int x;\n" * limit, place), place)
 
 
 if __name__ == "__main__":
