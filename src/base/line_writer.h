@@ -26,10 +26,10 @@ class LineWriter {
 
   void add(std::string line);  // with its newline
 
-  // Whether all that was added is written. A signal handler may ask.
+  // Returns whether all that was added is written. A signal handler may ask.
   bool is_drained() const noexcept;
 
-  // Whether all that was added before is written, waiting no longer than `limit`.
+  // Returns whether all that was added before is written, waiting no longer than `limit`.
   bool flush(std::chrono::milliseconds limit);
 
  private:

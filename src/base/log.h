@@ -20,7 +20,7 @@ enum class Level { debug, info, warn, error };
 void set_level(Level level);
 void write(Level level, std::string_view line);
 
-// Whether all lines so far are out, waiting no longer than `limit`. A program that
+// Returns whether all lines so far are out, waiting no longer than `limit`. A program that
 // ends by exit() or by returning from main does this by itself.
 bool flush(std::chrono::milliseconds limit = std::chrono::milliseconds(500));
 

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Nothing when no candidate is close enough to be a plausible slip.
+// Returns nothing when no candidate is close enough to be a plausible slip.
 std::optional<std::string_view> nearest(std::string_view word,
                                         std::span<const std::string_view> candidates);
 

@@ -1,4 +1,5 @@
-// Whether a test runs under a sanitizer: several times slower, and freed memory stays with it.
+// Tells tests whether they run under a sanitizer, which is several times slower and keeps freed
+// memory.
 #pragma once
 
 namespace sluice {

@@ -43,7 +43,7 @@ std::string at(const Document& document, int line) {
   return line > 0 ? fmt::format("{}:{}", document.name, line) : document.name;
 }
 
-// Whether a NaN or an infinity is anywhere in a tree: JSON has no way to write them.
+// Returns whether a NaN or an infinity is anywhere in a tree: JSON has no way to write them.
 bool holds_no_number(const Node& node) {
   const auto in_member = [](const Member& member) { return holds_no_number(member.value); };
   return (node.kind == Node::Kind::number && !std::isfinite(node.number)) ||
@@ -61,7 +61,7 @@ std::vector<ElementProblem> not_finite(const Node& list) {
   return found;
 }
 
-// Whether `problem` is about a field that is among `others` already.
+// Returns whether `problem` is about a field that is among `others` already.
 bool known_from(const std::vector<ElementProblem>& others, const ElementProblem& problem) {
   return std::ranges::any_of(others, [&](const ElementProblem& other) {
     return other.index == problem.index && other.field == problem.field;

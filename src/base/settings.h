@@ -32,7 +32,7 @@ namespace sluice {
 
 using Environment = std::map<std::string, std::string>;
 
-// Where a value came from.
+// The source of a value.
 struct Origin {
   enum class Kind { default_value, profile, file, environment, flag };
 
@@ -174,7 +174,7 @@ class Settings {
   const Setting* find(std::string_view key) const;  // null when there is none
 
  private:
-  // Where a value stands: what a message calls it and what to remember.
+  // The place of a value: its name in messages, and its origin.
   struct Source {
     std::string where;
     Origin origin;

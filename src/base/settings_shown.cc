@@ -10,7 +10,7 @@ namespace sluice {
 
 namespace {
 
-// As it would be written in a file, so that it can be read back.
+// Returns the value as a file has it, so that it can be read back.
 std::string shown_one(const ValueRule& rule, const Node& value) {
   switch (rule.kind) {
     case ValueKind::boolean: return value.boolean ? "true" : "false";

@@ -45,9 +45,9 @@ ValueRule element_of(const ValueRule& rule);
 // Returns why a map key is invalid; "" when it is valid.
 std::string name_cause(std::string_view name);
 
-// As people read it: 5m, [0, 1], ***.
+// Returns the text for people: 5m, [0, 1], ***.
 std::string shown(const ValueRule& rule, const Node& value);
-// As a program reads it; a hidden value that is set is "***".
+// Returns the JSON for programs; a hidden value that is set is "***".
 Json shown_json(const ValueRule& rule, const Node& value);
 
 std::string type_name(const ValueRule& rule);   // "integer", "list of text"

@@ -137,7 +137,7 @@ std::optional<AgentDefault> agent_default(std::string_view name) noexcept;
 // fast on the card; a P4 never gets fp16.
 ProfileDefaults profile_defaults(const Card& card, double memory_fraction);
 
-// Nothing when gpu_type is empty or unknown.
+// Returns nothing when gpu_type is empty or unknown.
 std::optional<ProfileDefaults> profile_of(const GpuConfig& config);
 
 // Warnings about `config` on this machine: a gpu_type that

@@ -26,7 +26,7 @@ GpuCode parse_gpu_code(std::string_view text, int toolkit);
 // of the same major version and no higher minor one, else PTX of no higher capability; 0 where
 // there is none. A kernel for `x` may be launched where this is at least x.
 int code_for(const GpuCode& code, int capability) noexcept;
-// Whether that is PTX.
+// Returns whether that is PTX.
 bool needs_jit(const GpuCode& code, int capability) noexcept;
 
 // The same for the code of this binary. Throws unavailable where it has none for the card.

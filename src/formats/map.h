@@ -32,8 +32,8 @@ auto parse_file(const std::filesystem::path& file, Parse parse) {
   }
 }
 
-// Whether a file or folder exists. Throws not_found with its name if this cannot be determined: a
-// parent folder is not accessible, or the name is too long.
+// Returns whether a file or folder exists. Throws not_found with its name if this cannot be
+// determined: a parent folder is not accessible, or the name is too long.
 bool is_there(const std::filesystem::path& path);
 
 }  // namespace sluice

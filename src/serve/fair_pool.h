@@ -33,8 +33,8 @@ class FairPool {
 
   using Work = std::packaged_task<void()>;  // what it throws is dropped
 
-  // Whether the queue can take one more task of this client. The last quarter is reserved for
-  // clients with few tasks.
+  // Returns whether the queue can take one more task of this client. The last quarter is reserved
+  // for clients with few tasks.
   bool has_capacity(const std::string& client);
   // Accepts the task in any case: follow-up work must not be refused.
   void post(const std::string& client, Work work);

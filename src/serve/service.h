@@ -45,15 +45,15 @@ class Service {
 
   std::string metrics(const ExpositionOptions& options) const;  // Prometheus text
 
-  // These ask the disk. They throw as the Monitor's do.
+  // These read from the disk. They throw as the functions of Monitor do.
   std::string history(const watch::HistoryQuery& query) const;
   std::string trends() const;
   std::string alerts() const;
   void silence(const std::string& rule, const std::string& device, double for_s);
   void unsilence(const std::string& rule, const std::string& device);
 
-  // Where what is done to others' things is written, from here on; it must outlive us. Without
-  // one nothing is written.
+  // From now on, writes what is done to the property of others to `log`, which must outlive this.
+  // Without a log nothing is written.
   void audit_to(AuditLog& log) noexcept { audit_ = &log; }
   void audit(const AuditLog::Entry& entry);
 

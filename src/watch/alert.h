@@ -56,7 +56,7 @@ std::span<const DerivedMetric> derived_metrics() noexcept;
 
 // "percent", "celsius", … or "" for either kind of metric.
 std::string_view unit_of(std::string_view metric) noexcept;
-// Nothing for an unknown name.
+// Returns nothing for an unknown name.
 std::optional<device::Scope> scope_of(std::string_view metric) noexcept;
 
 std::vector<Rule> default_rules();

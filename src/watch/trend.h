@@ -27,7 +27,7 @@ struct Slope {
   bool significant;  // the interval excludes zero
 };
 
-// Nothing for fewer than 8 points or no extent in time. Long series are thinned
+// Returns nothing for fewer than 8 points or no extent in time. Long series are thinned
 // evenly to 256 points first: O(n^2).
 std::optional<Slope> slope(std::span<const Point> series);
 
@@ -50,7 +50,7 @@ double median(std::vector<double> values);  // of at least one
 class Baseline {
  public:
   void add(double t, double value);
-  // Nothing before five minutes of values.
+  // Returns nothing before five minutes of values.
   std::optional<double> reference(double now) const;
 
  private:

@@ -18,7 +18,7 @@ class Child {
  public:
   static constexpr int kFd = kSpawnedSocket;  // the child's end of the socket, in the child
 
-  // As base/process/spawn.h says.
+  // Starts the program as base/process/spawn.h says.
   Child(const std::string& program, const std::vector<std::string>& arguments);
   ~Child();  // closes the socket; a child that is still there is killed, not waited for
   Child(const Child&) = delete;

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Where a log ends: which generation of it (its salts), and how many frames.
+// The end of a write-ahead log: its generation (the salts) and its number of frames.
 struct WalPosition {
   std::uint32_t salt1 = 0, salt2 = 0;  // salt1 grows by one with each new generation
   std::uint64_t frames = 0;
@@ -35,7 +35,7 @@ struct SqliteFacts {
   bool has_tables = false;
   std::int64_t application_id = 0, user_version = 0;  // as of the last commit in the log
   WalFacts wal;
-  // Where the log ended when its last user was killed, by SQLite's index beside it (-shm).
+  // The end of the log when its last user was killed, by SQLite's index beside it (-shm).
   std::optional<WalPosition> last_seen;
 };
 

@@ -30,7 +30,7 @@ struct OnDevice {
 // Throws unavailable where the build or machine lacks the device or the device the precision.
 OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& library_dirs);
 
-// How what was compiled came to its precision, where f16 or bf16 was wanted.
+// The precision of a compiled model, and its report where f16 or bf16 was requested.
 struct PrecisionResult {
   std::string name;  // the one it runs in
   std::optional<engine::PrecisionReport> report{};

@@ -1,4 +1,4 @@
-// How long a compiled model takes, on one backend and in one precision.
+// Times a compiled model on one backend and in one precision.
 #pragma once
 
 #include <functional>

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMaxRetryRatio = 3;  // a loser slower than this is not tried again
 
-// Where no copy was measured yet: what slow links manage, so that a trial is worth it.
+// Assumed where no copy was measured yet: the rate of slow links, so that the GPU is tried.
 constexpr double kAssumedBytesPerSecond = 10e9, kAssumedStart = 20e-6;
 
 double copy_seconds(const Costs& costs, std::string_view copy, std::size_t bytes) {

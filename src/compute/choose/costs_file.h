@@ -8,11 +8,12 @@
 
 namespace sluice::compute {
 
-// This CPU with its usable cores, the GPU, and the program's version: costs measured on another, or
-// of code that was faster or slower, are of no use.
+// Names this CPU with its usable cores, the GPU and the program's version: costs of another machine
+// or version do not apply.
 std::string machine_name(const std::string& gpu);
 
-// Empty when there is no file, or it is of another machine or damaged (which the log says).
+// Returns no costs when there is no file, or when it is of another machine or damaged, which is
+// logged.
 Costs load_costs(const std::filesystem::path& file, const std::string& machine);
 
 // Logs a failed write: costs are measured again.

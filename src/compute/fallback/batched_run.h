@@ -18,7 +18,7 @@ struct BatchedCall {
   std::function<void(std::size_t begin, std::size_t end)> run;
   // Frees cached memory; returns the bytes freed.
   std::function<std::size_t()> trim;
-  // Whether the call may be split at all; asked before each split.
+  // Returns whether the call may be split at all; asked before each split.
   std::function<bool()> may_split = [] { return true; };
 };
 

@@ -90,7 +90,7 @@ class WorkerAccelerator final : public Accelerator {
   std::string last_words() REQUIRES(mutex_);
   [[noreturn]] void give_up(const std::string& why) REQUIRES(mutex_);
   void ended(const std::string& why) REQUIRES(mutex_);
-  // Nothing when none came in time.
+  // Returns nothing when none came in time.
   std::optional<AnswerPacket> listen(double seconds) REQUIRES(mutex_);
   void look() REQUIRES(mutex_);
   void set_state(State state, std::string why);

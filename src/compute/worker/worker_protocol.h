@@ -54,7 +54,7 @@ std::vector<memory::PoolStatistics> unpack(const std::array<PoolPacket, kMaxPool
 CallPacket pack(const Operation& operation, const Call& call);
 
 // The call of a packet with its arrays in `file`, whose parameters are the packet's own.
-// Nothing when the packet is not one that pack() makes.
+// Returns nothing when the packet is not one that pack() makes.
 std::optional<Call> unpack(const CallPacket& packet, std::byte* file, std::size_t file_bytes);
 
 std::size_t file_bytes(const Call& call);  // that its arrays take

@@ -16,7 +16,7 @@ namespace {
 class SharedFile {
  public:
   ~SharedFile() { unmap(); }
-  // Nothing when it cannot be mapped.
+  // Returns nothing when it cannot be mapped.
   std::byte* map(Accelerator& accelerator) {
     struct stat now {};
     if (fstat(kSpawnedFile, &now) != 0) return nullptr;

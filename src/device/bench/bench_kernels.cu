@@ -1,4 +1,4 @@
-// Nothing here needs more than compute capability 6.0. The copy gives each block
+// These kernels need compute capability 6.0. The copy gives each block
 // one contiguous piece: neighbouring threads touch neighbouring 16 bytes, and a
 // thread issues all its loads before its first store, so that enough reads are
 // in flight to hide the memory's latency without any shared memory.

@@ -24,8 +24,8 @@ void check(GpuLibrary library, int code, const std::string& what,
 int device_state() noexcept;
 int device_state(DeviceId device) noexcept;
 
-// Whether this process can go on using the device after it. After what a kernel has done (an
-// address that is not there, a trap) or the hardware, every further call fails with the same.
+// Returns whether this process can go on using the device after it. After what a kernel has done
+// (an address that is not there, a trap) or the hardware, every further call fails with the same.
 bool survivable(cudaError_t status) noexcept;
 
 // For destructors: reports the error and continues. A runtime that is already shutting

@@ -17,8 +17,7 @@ struct DemoOptions {
   // When the scenario's clock read 0, in CLOCK_MONOTONIC nanoseconds; now when
   // absent. A restarted sampler passes the first one's, and the story goes on.
   std::optional<std::int64_t> epoch_ns;
-  // Where settings changed by `tune` are kept, so that the next process sees them;
-  // nowhere when empty.
+  // The file that keeps settings changed by `tune` for the next process; empty: none.
   std::string state_file;
 };
 

@@ -18,7 +18,7 @@ std::vector<Gpu> detect_nvidia(const Nvml& nvml, std::vector<std::string>& notes
 // One GPU, from its handle. Throws unavailable when it does not even report its UUID.
 Gpu describe_nvidia(const Nvml& nvml, nvml::Device device);
 
-// Whether a failure to open NVML is a fault. A library that came with some package does
+// Returns whether a failure to open NVML is a fault. A library that came with some package does
 // not make a driver, and a card that a container was not given is none of its business:
 // both are needed.
 bool has_nvidia_driver();

@@ -1,4 +1,4 @@
-// Whether a GPU may be given work, decided from evidence alone. A pure function:
+// Decides from evidence alone whether a GPU may be given work. A pure function:
 // no clock, no lock, no driver. Back-off and hysteresis live in the state.
 //
 //   healthy ──fault──▶ degraded ──cleared for a while──▶ healthy

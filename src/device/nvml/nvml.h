@@ -129,7 +129,7 @@ class Nvml {
   // Throws unavailable with the reason and what to do about it.
   static std::unique_ptr<Nvml> open(const std::string& path = {});
 
-  // Whether the library is there at all, be it broken.
+  // Returns whether the library is there at all, be it broken.
   static bool is_installed();
 
   // The same for a library that is open already; closes it in the end.

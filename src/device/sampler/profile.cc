@@ -53,7 +53,7 @@ std::set<std::string> words(std::string_view text) {
   return found;
 }
 
-// Whether `found` is what `name` asks for: the very card, or a member of the family
+// Returns whether `found` is what `name` asks for: the very card, or a member of the family
 // when the name leaves the member open. "A100" is any A100 and "H100" an H100 PCIe, but
 // an "RTX 3060" is no 3060 Ti.
 bool agrees(std::string_view name, const Card& profile, const Card& found) {

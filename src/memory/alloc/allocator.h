@@ -1,5 +1,4 @@
-// Where bytes come from. Allocators stack: each wraps the one it draws from, and
-// a caller sees only this interface.
+// The interface of all allocators. They stack: each wraps the one it draws from.
 //
 //   Pool pool("default", arena, {.strategy = StrategyKind::best_fit});
 //   LockedAllocator locked(pool);                    // for threads

@@ -1,4 +1,4 @@
-// Whether a figure grows: samples of the last while and the line through them.
+// Decides whether a figure grows, by a line through the samples of a time window.
 #pragma once
 
 #include <cstddef>

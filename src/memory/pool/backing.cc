@@ -72,7 +72,7 @@ std::size_t Backing::spare_granules() const {
   return std::min(below, arena_.available()) / granule_;
 }
 
-// Nothing where all holes have memory: then the strategy has searched them.
+// Returns nothing where all holes have memory: then the strategy has searched them.
 std::vector<Span> Backing::open() const {
   std::vector<Span> found;
   if (without_ == 0) return found;

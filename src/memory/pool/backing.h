@@ -43,8 +43,8 @@ class Backing {
  private:
   enum class Granule : std::uint8_t { committed, withdrawn };
 
-  // Where a block may go: [begin, begin + bytes), whose part above the present
-  // capacity is to be added, and of which `lacking` granules have no memory.
+  // A range that a block may take: [begin, begin + bytes). Its part above the present capacity is
+  // to be added, and `lacking` of its granules have no memory.
   struct Candidate {
     Offset begin;
     std::size_t bytes, room, lacking;  // room: from begin, before something is in the way

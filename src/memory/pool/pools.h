@@ -22,7 +22,7 @@
 
 namespace sluice::memory {
 
-// Where a pool's memory comes from; `addresses` is enough for its ceiling.
+// Makes the arena of a pool; `addresses` is enough for its ceiling.
 using MakeArena =
     std::function<std::unique_ptr<Arena>(std::string_view pool, std::size_t addresses)>;
 // Host memory; fewer addresses where the process may not have as many.

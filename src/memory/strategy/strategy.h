@@ -52,7 +52,7 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Nothing when no hole is large enough.
+  // Returns nothing when no hole is large enough.
   [[nodiscard]] virtual std::optional<Offset> allocate(std::size_t bytes) = 0;
 
   // The same at the lowest address the strategy can find, however long that takes.

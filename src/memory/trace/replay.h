@@ -42,8 +42,8 @@ struct ReplayTimes {  // nanoseconds
 
 struct ReplayResult {
   StrategyKind strategy{};
-  // With the memory of ReplayOptions::ceiling; without one, the least memory in which
-  // every request is served, found by trying.
+  // The replay in ReplayOptions::ceiling, or without one in the minimum memory in which every
+  // request is served, found by bisection.
   ReplayFigures figures;
   ReplayTimes times;
   // Without a ceiling at all: what the pool takes without a limit. Only where

@@ -118,7 +118,7 @@ class Reserved {
       changes_.push_back(sign * static_cast<std::int64_t>(event.bytes));
   }
 
-  // Nothing when events and segments contradict each other.
+  // Returns nothing when events and segments contradict each other.
   std::optional<TracePeer> peer(std::uint64_t at_end) const {
     auto now = static_cast<std::int64_t>(at_end), peak = now;
     for (auto change = changes_.rbegin(); change != changes_.rend(); ++change) {

@@ -26,7 +26,8 @@ bool sends_key(const Request& request) noexcept;
 bool wants_keys(const GuardConfig& config) noexcept;  // whether any key is set
 Response too_many_keys();                             // for KeyThrottle
 
-// Whether this client must send the key, if one is set: all but the owner over the Unix socket.
+// Returns whether this client must send the key, if one is set: all but the owner over the Unix
+// socket.
 bool needs_key(const Request& request) noexcept;
 
 // Sets request.peer.key and is_admin, which belongs to a client that shows the admin key and, over

@@ -20,13 +20,13 @@ class KeyThrottle {
   static constexpr double kPerSecond = 1. / 6;  // after that
   static constexpr std::size_t kMaxPeers = 4096;
 
-  // Whether a key of this peer may be checked.
+  // Returns whether a key of this peer may be checked.
   bool may_try(const Peer& peer, Instant now);
   // Records a wrong key. Logs the first one and the start of throttling, with the same rate limit
   // over all peers.
   void failed(const Peer& peer, Instant now);
 
-  // Nobody failed lately: may_try() would say yes to all. Takes no lock.
+  // Returns whether no key failed lately: may_try() would accept all. Takes no lock.
   bool is_quiet() const noexcept { return !has_peers_; }
 
  private:

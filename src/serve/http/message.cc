@@ -123,7 +123,7 @@ void Request::clear() {
 
 namespace {
 
-// It is made by threads that serve others, whatever it quotes.
+// Limits messages that quote long input: the thread that writes them serves others, too.
 std::string shortened(std::string_view message) {
   constexpr std::size_t kMaxMessageBytes = 4 << 10;
   if (message.size() <= kMaxMessageBytes) return std::string(message);

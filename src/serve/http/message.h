@@ -90,9 +90,9 @@ class Pending {
   // Returns the response, or null and in `again` the time of the next poll at the latest;
   // Server::wake_streams polls at once after an update. May throw Error.
   virtual std::unique_ptr<Response> poll(Instant now, Instant& again) = 0;
-  // Whether poll() may return something else than the last time: cheap, from any thread.
+  // Returns whether poll() may return something else than the last time: cheap, from any thread.
   virtual bool has_update() const noexcept { return true; }
-  // Whether poll() and the destructor may wait for a disk: then they run in the pool.
+  // Returns whether poll() and the destructor may wait for a disk: then they run in the pool.
   virtual bool blocks() const noexcept { return false; }
 };
 

@@ -187,8 +187,8 @@ std::int64_t known_uid(std::int64_t uid, const std::string& proc) {
   return uid == overflow ? broker::kUnmappedUid : uid;
 }
 
-// Whether the process that connected still runs, where the kernel reports it (Linux 6.5): then
-// data just read under its pid belongs to that process.
+// Returns whether the process that connected still runs, where the kernel reports it (Linux 6.5):
+// then data just read under its pid belongs to that process.
 bool still_runs(int socket) {
   int pidfd = -1;
   socklen_t size = sizeof pidfd;

@@ -23,7 +23,7 @@ class Server {
     std::function<void()> each_second;  // on a thread of the server; must be quick
     // The client of a connection that something was bound to (Response::binds) has gone.
     std::function<void(std::uint64_t connection)> on_close = nullptr;
-    // Whether something is still bound to it: then the connection may be idle for any time.
+    // Returns whether something is still bound to it: then the connection may be idle for any time.
     std::function<bool(std::uint64_t connection)> is_bound = nullptr;
     MemoryBudget* memory = nullptr;  // of requests and answers; null for no limit
   };
@@ -36,7 +36,7 @@ class Server {
 
   std::uint16_t port() const noexcept;       // the one really used
   const std::string& host() const noexcept;  // as an address
-  // Where the Unix socket is; empty when there is none, and why_no_socket says why.
+  // The path of the Unix socket; empty when there is none, and why_no_socket() has the reason.
   const std::string& socket_path() const noexcept;
   const std::string& why_no_socket() const noexcept;
 

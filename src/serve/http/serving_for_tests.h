@@ -39,7 +39,7 @@ class Client {
 
   void send(std::string_view text) { ::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
 
-  // What comes until `end` has been seen, or until the server closes.
+  // Returns all bytes until `end` has been seen, or until the server closes.
   std::string receive(std::string_view end = {}) {
     std::string text;
     char buffer[4096];

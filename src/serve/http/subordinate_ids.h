@@ -18,7 +18,7 @@ class SubordinateIds {
   // Lines "OWNER:FIRST:COUNT", the owner by name or number. Skips others. Where ranges overlap,
   // the first one counts.
   SubordinateIds(std::string_view text, const UidOf& uid_of);
-  // Those of this machine when it was first asked.
+  // The ids of this machine, read at the first call.
   static const SubordinateIds& here();
 
   // The user that `uid` belongs to; `uid` itself when it is no subordinate id.

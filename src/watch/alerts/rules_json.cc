@@ -127,7 +127,7 @@ std::optional<std::size_t> apply(const Json& entry, std::size_t index, std::vect
   return place;
 }
 
-// Whether a problem only follows from one that was already found.
+// Returns whether a problem only follows from one that was already found.
 bool follows(const RuleProblem& problem, std::span<const RuleProblem> found) {
   return std::ranges::any_of(found, [&](const RuleProblem& f) {
     return f.index == problem.index &&

@@ -40,7 +40,7 @@ class Fleet {
   bool any_gone() const;
 
   std::vector<GpuView> views() const;  // ordered by bus
-  // Whether these are all GPUs of the machine: while some are still to come, a GPU's place
+  // Returns whether these are all GPUs of the machine: while some are still to come, a GPU's place
   // among the others says nothing.
   bool has_all() const noexcept { return has_all_; }
   const std::vector<std::string>& notes() const noexcept { return notes_; }
