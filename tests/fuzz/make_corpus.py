@@ -266,7 +266,7 @@ def main(out, sluice=None):
     seeds = {"onnx": dict(single_nodes()) | dict(whole_models()),
              "hf": {kind: encoder(kind) for kind in ("bert", "roberta", "distilbert")}}
     if sluice:
-        selected = {"layers", "shapes", "Conv", "MaxPool", "Softmax", "LSTM", "Gemm"}
+        selected = {"layers", "shapes", "Attention", "Conv", "MaxPool", "Softmax", "LSTM", "Gemm"}
         seeds["plan"] = {name: plan_of(sluice, model)
                          for name, model in seeds["onnx"].items() if name in selected}
     for kind, files in seeds.items():
