@@ -130,7 +130,7 @@ TEST_F(PlanTest, FileHashDoesNotDependOnChunks) {
 TEST_F(PlanTest, PackedWeightsOfAnotherSizeAreNotRead) {
   Plan plan = compiled();
   ASSERT_FALSE(plan.packed.empty());
-  for (cpu::Context::Packed& packed : plan.packed) packed.result = Tensor(DType::f32, {1});
+  for (PackedConstant& packed : plan.packed) packed.result = Tensor(DType::f32, {1});
   const Session session(std::move(plan), workers_), plain(graph_, workers_, {.compile = false});
   const TensorType type{DType::f32, {5, 64}};
   EXPECT_THAT(session.compiled(std::span(&type, 1)).why_not, HasSubstr("packed weights"));
@@ -141,7 +141,7 @@ TEST_F(PlanTest, PackedWeightsMayBeginAnywhereInTheFile) {
   write_plan(file_, compiled());
   const Plan plan = read_plan(file_, workers_);
   ASSERT_FALSE(plan.packed.empty());
-  for (const cpu::Context::Packed& packed : plan.packed)
+  for (const PackedConstant& packed : plan.packed)
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(packed.result.data()) % 64, 0u);
 }
 

@@ -36,7 +36,7 @@ struct Groups {
   }
 
   // The memory offset of element `index` in row-major order of the list.
-  static std::int64_t place(const std::vector<Group>& list, std::int64_t index) {
+  static std::int64_t offset(const std::vector<Group>& list, std::int64_t index) {
     std::int64_t at = 0;
     for (auto group = list.rbegin(); group != list.rend(); ++group) {
       at += index % group->size * group->step;
@@ -155,10 +155,10 @@ void reduce_some(const Groups& groups, const T* x, T* y, std::int64_t begin, std
   const Groups::Group inner = groups.reduced.empty() ? Groups::Group{1, 1} : groups.reduced.back();
   while (begin < end) {
     const std::int64_t count = std::min({kTogether, end - begin, row - begin % row});
-    const T* const from = x + Groups::place(groups.kept, begin);
+    const T* const from = x + Groups::offset(groups.kept, begin);
     Reducer<T> all[kTogether];
     for (std::int64_t outer = 0; outer < groups.each; outer += inner.size) {
-      const T* at = from + Groups::place(groups.reduced, outer);
+      const T* at = from + Groups::offset(groups.reduced, outer);
       for (std::int64_t i = 0; i < inner.size; ++i, at += inner.step)
         for (std::int64_t k = 0; k < count; ++k) all[k].add(at[k * step]);
     }

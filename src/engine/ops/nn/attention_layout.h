@@ -24,9 +24,9 @@ struct HeadLayout {
     return {shape[0], count, shape[1], shape[2] / count, true};
   }
 
-  std::int64_t at(std::int64_t image, std::int64_t head, std::int64_t place) const {
-    return packed ? ((image * length + place) * count + head) * size
-                  : ((image * count + head) * length + place) * size;
+  std::int64_t at(std::int64_t image, std::int64_t head, std::int64_t token) const {
+    return packed ? ((image * length + token) * count + head) * size
+                  : ((image * count + head) * length + token) * size;
   }
 };
 

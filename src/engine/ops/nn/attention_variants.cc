@@ -229,8 +229,8 @@ struct Rotary {
   Tensor cos{}, sin{};
   std::vector<std::int64_t> positions{};  // empty: one row per token
 
-  std::int64_t row(std::int64_t image, std::int64_t place) const {
-    const std::int64_t at = image * heads.length + place;
+  std::int64_t row(std::int64_t image, std::int64_t token) const {
+    const std::int64_t at = image * heads.length + token;
     return positions.empty() ? at : positions[static_cast<std::size_t>(at)];
   }
 };
@@ -282,9 +282,9 @@ void rotary_embedding(OpCall& call) {
   visit_wide(x.dtype(), [&]<class T>() {
     for (std::int64_t image = 0; image < r.heads.batch; ++image)
       for (std::int64_t head = 0; head < r.heads.count; ++head)
-        for (std::int64_t place = 0; place < r.heads.length; ++place) {
-          const std::int64_t at = r.heads.at(image, head, place);
-          const std::int64_t angles = r.row(image, place) * r.pairs;
+        for (std::int64_t token = 0; token < r.heads.length; ++token) {
+          const std::int64_t at = r.heads.at(image, head, token);
+          const std::int64_t angles = r.row(image, token) * r.pairs;
           rotate(r, as<T>(x).data() + at, as<T>(r.cos).data() + angles,
                  as<T>(r.sin).data() + angles, as<T>(y).data() + at);
         }

@@ -128,8 +128,8 @@ void one_hot(OpCall& call) {
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const std::int64_t index = numbers[i] < 0 ? numbers[i] + depth : numbers[i];
       if (index < 0 || index >= depth) continue;  // no hot element
-      const auto place = static_cast<std::int64_t>(i);
-      to[static_cast<std::size_t>((place / inner * depth + index) * inner + place % inner)] =
+      const auto position = static_cast<std::int64_t>(i);
+      to[static_cast<std::size_t>((position / inner * depth + index) * inner + position % inner)] =
           as<T>(values)[1];
     }
   });

@@ -7,7 +7,7 @@ namespace sluice::engine {
 namespace {
 
 // The source coordinate of an output element.
-double place_of(Coordinates how, const AxisSize& axis, std::int64_t i) {
+double position_of(Coordinates how, const AxisSize& axis, std::int64_t i) {
   const auto x = static_cast<double>(i), from = static_cast<double>(axis.from);
   const double to = axis.scale * from;
   switch (how) {
@@ -70,12 +70,12 @@ void normalize(std::vector<double>& weights) {
 }
 
 Taps taps_at(const Resampling& how, const AxisSize& axis, std::int64_t i) {
-  const double place = place_of(how.coordinates, axis, i);
+  const double position = position_of(how.coordinates, axis, i);
   const auto size = static_cast<double>(axis.from);
   Taps taps;
-  taps.outside_roi =
-      how.coordinates == Coordinates::tf_crop_and_resize && !(place >= 0 && place <= size - 1);
-  const double near = std::clamp(place, -2.0, size + 1);  // beyond that only the edge matters
+  taps.outside_roi = how.coordinates == Coordinates::tf_crop_and_resize &&
+                     !(position >= 0 && position <= size - 1);
+  const double near = std::clamp(position, -2.0, size + 1);  // beyond that only the edge matters
   const double left = std::ceil(near) - 1, ratio = near - left;  // in (0, 1]
   if (how.kernel == Resampler::nearest) {
     taps.first =

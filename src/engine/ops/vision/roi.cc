@@ -110,7 +110,7 @@ void max_roi_pool(OpCall& call) {
 
 // A bilinear sample: four pixels and their weights.
 struct Sample {
-  std::array<std::int64_t, 4> place{};
+  std::array<std::int64_t, 4> offset{};
   std::array<double, 4> weight{};
 
   Sample(const Image& image, double y, double x) {
@@ -119,8 +119,8 @@ struct Sample {
       return;
     const auto [top, bottom, down] = between(y, image.height);
     const auto [left, right, along] = between(x, image.width);
-    place = {top * image.width + left, top * image.width + right, bottom * image.width + left,
-             bottom * image.width + right};
+    offset = {top * image.width + left, top * image.width + right, bottom * image.width + left,
+              bottom * image.width + right};
     weight = {(1 - down) * (1 - along), (1 - down) * along, down * (1 - along), down * along};
   }
 
@@ -163,7 +163,7 @@ double pool_samples(const T* channel, std::span<const Sample> samples, bool aver
   bool any = false;
   for (const Sample& sample : samples)
     for (std::size_t k = 0; k < 4; ++k) {
-      const double value = sample.weight[k] * static_cast<double>(channel[sample.place[k]]);
+      const double value = sample.weight[k] * static_cast<double>(channel[sample.offset[k]]);
       if (average)
         sum += value;
       else
