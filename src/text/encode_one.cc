@@ -1,0 +1,104 @@
+#include "text/encode_one.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace sluice::text {
+namespace {
+
+// Bytes of a text to code points.
+class CodePoints {
+ public:
+  CodePoints(std::string_view text, OffsetUnit unit) {
+    if (unit == OffsetUnit::bytes || is_ascii(text)) return;
+    numbers_.reserve(text.size() + 1);
+    std::uint32_t number = 0;
+    for_each_code_point(text, [&](char32_t, std::size_t begin, std::size_t end) {
+      numbers_.insert(numbers_.end(), end - begin, number++);
+    });
+    numbers_.push_back(number);
+  }
+
+  Span operator()(const Span& bytes) const {
+    return numbers_.empty() ? bytes : Span{numbers_[bytes.begin], numbers_[bytes.end]};
+  }
+
+ private:
+  std::vector<std::uint32_t> numbers_;  // none when bytes are what is asked for
+};
+
+class Writer {
+ public:
+  Writer(const Pieces& pieces, const CodePoints& units, Encoding& out)
+      : pieces_(pieces), units_(units), out_(out) {}
+
+  void add(const Piece& piece, const Token& token, std::string text, std::uint32_t word) {
+    const auto& spans = pieces_.text.spans;
+    out_.ids.push_back(token.id);
+    out_.tokens.push_back(std::move(text));
+    out_.offsets.push_back(
+        units_({spans[piece.begin + token.begin].begin, spans[piece.begin + token.end - 1].end}));
+    out_.words.emplace_back(word);
+  }
+
+ private:
+  const Pieces& pieces_;
+  const CodePoints& units_;
+  Encoding& out_;
+};
+
+}  // namespace
+
+void require_size(std::string_view text) {
+  require(text.size() <= kMaxTextBytes,
+          fmt::format("a text has {} bytes, more than {}", text.size(), kMaxTextBytes));
+}
+
+void split_into_words(const Pipeline& pipeline, std::string_view text, bool tracks,
+                      Pieces& pieces) {
+  pieces.text.assign(text, tracks);
+  pieces.pieces.clear();
+  if (text.empty()) return;
+  pieces.pieces.push_back({0, static_cast<std::uint32_t>(text.size())});
+  pipeline.added.split(pieces, false);
+  if (pipeline.normalizer)
+    rewrite_each(pieces, [&](Normalized& part) { pipeline.normalizer->apply(part); });
+  pipeline.added.split(pieces, true);
+  if (pipeline.pre_tokenizer) pipeline.pre_tokenizer->apply(pieces);
+}
+
+Encoding OneEncoder::encode(std::string_view text, std::uint32_t type_id, OffsetUnit unit) const {
+  require_size(text);
+  std::string store;
+  text = well_formed(text, store);
+  Pieces pieces;
+  split_into_words(pipeline_, text, true, pieces);
+  const CodePoints units(text, unit);
+  const auto shown_as_text = pipeline_.model->shown_as_text();
+  const Vocabulary& vocabulary = pipeline_.model->vocabulary();
+  Encoding out;
+  Writer writer(pieces, units, out);
+  ModelScratch scratch;
+  std::vector<Token> tokens;
+  for (std::uint32_t word = 0; word < pieces.pieces.size(); ++word) {
+    const Piece& piece = pieces.pieces[word];
+    const auto part = pieces.view(piece);
+    tokens.clear();
+    if (piece.token)
+      tokens.push_back({*piece.token, 0, static_cast<std::uint32_t>(part.size())});
+    else
+      pipeline_.model->tokenize(part, scratch, tokens);
+    for (const Token& token : tokens) {
+      const bool as_text = piece.token || token.id == shown_as_text;
+      const auto shown = as_text ? part.substr(token.begin, token.end - token.begin)
+                                 : vocabulary.token(token.id).value_or("");
+      writer.add(piece, token, std::string(shown), word);
+    }
+  }
+  out.type_ids.assign(out.size(), type_id);
+  out.special.assign(out.size(), 0);
+  return out;
+}
+
+}  // namespace sluice::text
