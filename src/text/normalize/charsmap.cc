@@ -1,5 +1,6 @@
 // SentencePiece's precompiled_charsmap: bytes of a double array, the array (Darts), and texts that
 // end in zero. The reference maps a short grapheme by its shortest key, which drops the rest of it.
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -28,9 +29,14 @@ class Charsmap final : public Normalizer {
     std::memcpy(units_.data(), blob.data(), bytes / kUnitBytes * kUnitBytes);
     texts_ = blob.substr(bytes / kUnitBytes * kUnitBytes);
     require(!first_invalid_utf8(texts_), "the texts of the map of characters are not UTF-8");
+    for (int byte = 0; byte < 128; ++byte) {
+      const char c = static_cast<char>(byte);
+      plain_[byte] = c != '\r' && !find({&c, 1});
+    }
   }
 
   void apply(Normalized& text) const override {
+    if (std::ranges::all_of(text.text, [&](char c) { return is_plain(c); })) return;
     Changes changes(text);
     for (std::size_t at = 0; at < text.text.size();) {
       const std::size_t end = grapheme_end(text.text, at);
@@ -87,6 +93,13 @@ class Charsmap final : public Normalizer {
     });
   }
 
+  // Characters of ASCII that stay as they are, whatever stands beside them in ASCII. "\r\n" is one
+  // grapheme.
+  bool is_plain(char c) const noexcept {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 128 && plain_[byte];
+  }
+
   // The text of the shortest key that `key` begins with.
   std::optional<std::string_view> find(std::string_view key) const {
     std::size_t node = offset(units_[0]);
@@ -118,6 +131,7 @@ class Charsmap final : public Normalizer {
 
   std::vector<std::uint32_t> units_;
   std::string texts_;
+  bool plain_[128] = {};
 };
 
 }  // namespace
