@@ -35,6 +35,7 @@ constexpr Command kCommands[] = {
     {"sampler", "query the drivers for another process", sampler, true},
     {"serve", "serve metrics, leases, calculations and a dashboard over HTTP", serve},
     {"settings", "show every setting, its value and its source", settings},
+    {"tokenize", "turn texts into token ids, and back", tokenize},
     {"top", "show GPUs, CPU, processes and alerts live in the terminal", top},
     {"tune", "set persistence, power limit and clocks of GPUs, or reset them", tune},
 };

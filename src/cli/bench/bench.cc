@@ -11,11 +11,13 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/error.h"
 #include "base/nearest.h"
 #include "cli/bench/bench_report.h"
 #include "cli/bench/market_peers.h"
+#include "cli/bench/tokenizer_rows.h"
 #include "cli/common/actions.h"
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
@@ -24,6 +26,7 @@
 #include "cli/common/report.h"
 #include "cli/common/terminal.h"
 #include "cli/model/model_actions.h"
+#include "cli/text/text_lines.h"
 #include "commit.h"
 #include "device/detect/detect_nvidia.h"
 #include "device/host/cpu.h"
@@ -251,6 +254,52 @@ int bench_market(Args args, Io& io) {
   });
 }
 
+std::vector<std::string> read_texts(const std::string& path, std::istream& in) {
+  LineReader lines(path, in);
+  std::vector<std::string> texts;
+  std::string_view line;
+  while (lines.next(line)) {
+    auto item = text_item(line, lines, format_of_texts(path), false);
+    if (!item.error.empty()) throw Error(Code::invalid_argument, item.error);
+    texts.push_back(std::move(item.text));
+  }
+  require(!texts.empty(), "bench tokenizer: " + path + " has no texts");
+  return texts;
+}
+
+int bench_tokenizer(Args args, Io& io) {
+  BenchFlags flags;
+  std::string model, input;
+  std::size_t threads = 0;
+  CLI::App app("Measures how fast a tokenizer is on texts of yours.", "sluice bench tokenizer");
+  app.add_option("--model", model, "folder or file of the tokenizer")
+      ->type_name("PATH")
+      ->required()
+      ->check(not_empty("a folder or a tokenizer file"));
+  app.add_option("--in", input, "texts, one a line; .ndjson: objects with text; -: stdin")
+      ->type_name("FILE")
+      ->required()
+      ->check(not_empty("a file, or - for stdin"));
+  app.add_option("--threads", threads, "beside one; 0: all this process may use")
+      ->check(CLI::Range(0, 1024));
+  app.add_flag("--json", flags.json, "print JSON instead of a table");
+  app.add_flag("--quick", flags.quick, "fewer repeats");
+  app.add_option("--output", flags.output, "also write the JSON to FILE")
+      ->type_name("FILE")
+      ->check(not_empty("the path of a file"));
+  if (!parse(app, args.subspan(1), io,
+             "  sluice bench tokenizer --model all-MiniLM-L6-v2 --in articles.ndjson"))
+    return 0;
+  const auto tokenizer = text::Tokenizer::open(model);
+  const auto texts = read_texts(input, io.in);
+  if (threads == 0) threads = std::thread::hardware_concurrency();
+  return run_suite(args, io, flags, [&](BenchReport& report, Progress& progress) {
+    report.subjects.push_back(
+        {"cpu", device::detect_cpu().model, "", "", "", "",
+         bench_tokenizer_rows(tokenizer, texts, threads, flags.quick, steps_of(progress, "CPU"))});
+  });
+}
+
 constexpr Action kSuites[] = {
     {"device", "measure memory, links, GEMM rates and launch latency of GPUs and CPU",
      bench_device},
@@ -258,6 +307,7 @@ constexpr Action kSuites[] = {
      bench_market},
     {"memory", "measure allocation latency: pools, cudaMalloc, cudaMallocAsync", bench_memory},
     {"model", "measure a model's latency, throughput and memory by backend and batch", bench_model},
+    {"tokenizer", "measure how much text a tokenizer takes a second, by thread", bench_tokenizer},
 };
 
 }  // namespace

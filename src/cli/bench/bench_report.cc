@@ -85,7 +85,9 @@ std::string table(const BenchReport& report, int width, Pen pen) {
       text += line_of(row, width, pen) + "\n" + peer_lines(row, pen);
   }
   for (const auto& note : report.notes) text += fmt::format("\n{}\n", paint(note, Ink::dim, pen));
-  text += paint(fmt::format("\nMedians of repeats on random data, results checked; {} in all{}.\n",
+  const auto data =
+      report.suite == "tokenizer" ? "the texts given" : "random data, results checked";
+  text += paint(fmt::format("\nMedians of repeats on {}; {} in all{}.\n", data,
                             human_duration(report.seconds),
                             report.quick ? ", --quick: a look, not a result" : ""),
                 Ink::dim, pen);

@@ -22,6 +22,7 @@ int run_model(Args args, Io& io);
 int sampler(Args args, Io& io);
 int serve(Args args, Io& io);
 int settings(Args args, Io& io);
+int tokenize(Args args, Io& io);
 int top(Args args, Io& io);
 int tune(Args args, Io& io);
 
