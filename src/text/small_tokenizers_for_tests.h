@@ -18,9 +18,7 @@ inline std::string small_vocab() {
   return lines;
 }
 
-inline Tokenizer small_bert() {
-  return Tokenizer(parse_vocab_txt(small_vocab(), "vocab.txt", false));
-}
+inline Tokenizer small_bert() { return Tokenizer(parse_vocab_txt(small_vocab(), "vocab.txt", {})); }
 
 inline std::string small_byte_bpe_json() {
   std::string vocab;
@@ -64,57 +62,59 @@ inline Tokenizer of_json(std::string_view json) {
   return Tokenizer(parse_tokenizer_json(json, "tokenizer.json"));
 }
 
+inline constexpr std::string_view kOddParts[] = {
+    "the",
+    "in",
+    "er",
+    "Gpus",
+    "shared",
+    " ",
+    " ",
+    "  ",
+    "   ",
+    "\n",
+    "\t",
+    "\r\n",
+    "\x0b",
+    "\x01",
+    "'s",
+    "n't",
+    ".",
+    ",",
+    "[MASK]",
+    "<mask>",
+    "<s>",
+    "[",
+    "<",
+    "\xC3\xA9",
+    "e\xCC\x81",
+    "\xCC\x88",
+    "\xC2\xA0",
+    "\xE3\x80\x80",
+    "\xE2\x80\xA8",
+    "\xE4\xB8\xAD",
+    "\xF0\x9F\x98\x80",
+    "\xE2\x80\x8D",
+    "\xEF\xBF\xBD",
+    "\xFF",
+    "\xC3",
+    "\xE2\x82",
+    "\xF0\x9F",
+    "\xED\xA0\x80",
+    "1",
+    "42",
+    "\xC4\xB0",
+    "internationalization",
+    "\xD0\xBF\xD1\x80\xD0\xB8\xD0\xB2\xD0\xB5\xD1\x82"};
+
 // Bytes, words, marks, white space of all kinds and parts of added tokens, in any order.
 inline std::string odd_text(std::mt19937& random) {
-  static constexpr std::string_view kParts[] = {"the",
-                                                "in",
-                                                "er",
-                                                "Gpus",
-                                                "shared",
-                                                " ",
-                                                " ",
-                                                "  ",
-                                                "   ",
-                                                "\n",
-                                                "\t",
-                                                "\r\n",
-                                                "\x0b",
-                                                "\x01",
-                                                "'s",
-                                                "n't",
-                                                ".",
-                                                ",",
-                                                "[MASK]",
-                                                "<mask>",
-                                                "<s>",
-                                                "[",
-                                                "<",
-                                                "\xC3\xA9",
-                                                "e\xCC\x81",
-                                                "\xCC\x88",
-                                                "\xC2\xA0",
-                                                "\xE3\x80\x80",
-                                                "\xE2\x80\xA8",
-                                                "\xE4\xB8\xAD",
-                                                "\xF0\x9F\x98\x80",
-                                                "\xE2\x80\x8D",
-                                                "\xEF\xBF\xBD",
-                                                "\xFF",
-                                                "\xC3",
-                                                "\xE2\x82",
-                                                "\xF0\x9F",
-                                                "\xED\xA0\x80",
-                                                "1",
-                                                "42",
-                                                "\xC4\xB0",
-                                                "internationalization",
-                                                "\xD0\xBF\xD1\x80\xD0\xB8\xD0\xB2\xD0\xB5\xD1\x82"};
   std::string text;
   for (auto parts = random() % 24; parts > 0; --parts) {
     if (random() % 8 == 0)
       text += static_cast<char>(random());
     else
-      text += kParts[random() % std::size(kParts)];
+      text += kOddParts[random() % std::size(kOddParts)];
   }
   return text;
 }

@@ -29,11 +29,16 @@ bool is_file(const fs::path& file) {
 }
 
 // What transformers writes beside vocab.txt.
-bool is_cased(const fs::path& vocab) {
+BertOptions options_of(const fs::path& vocab) {
+  BertOptions options;
   const auto config = vocab.parent_path() / "tokenizer_config.json";
-  if (!is_file(config)) return false;
+  if (!is_file(config)) return options;
   const Json document = parse_json_object(read_file(config), config.string());
-  return !Field(document, config.string(), true).boolean("do_lower_case", true);
+  const Field all(document, config.string(), true);
+  options.lowercase = all.boolean("do_lower_case", true);
+  options.strip_accents = all.boolean("strip_accents", options.lowercase);
+  options.chinese_chars = all.boolean("tokenize_chinese_chars", true);
+  return options;
 }
 
 Pipeline read_one(const fs::path& file) {
@@ -41,7 +46,7 @@ Pipeline read_one(const fs::path& file) {
   const auto name = file.string();
   const auto extension = file.extension();
   if (extension == ".json") return parse_tokenizer_json(text, name);
-  if (extension == ".txt") return parse_vocab_txt(text, name, is_cased(file));
+  if (extension == ".txt") return parse_vocab_txt(text, name, options_of(file));
   if (extension == ".model" || extension == ".spm") return parse_sentencepiece(text, name);
   throw Error(Code::invalid_argument,
               name + ": is not tokenizer.json, vocab.txt or a SentencePiece .model");

@@ -15,8 +15,8 @@ Pipeline read_pipeline(const std::filesystem::path& path);
 
 // `name` begins messages.
 Pipeline parse_tokenizer_json(std::string_view text, std::string_view name);
-// BERT's: a token a line. Lower case unless `cased`.
-Pipeline parse_vocab_txt(std::string_view text, std::string_view name, bool cased);
+// BERT's: a token a line.
+Pipeline parse_vocab_txt(std::string_view text, std::string_view name, const BertOptions& options);
 // A SentencePiece model of kind unigram, as `tokenizers` reads it (from_spm).
 Pipeline parse_sentencepiece(std::string_view bytes, std::string_view name);
 

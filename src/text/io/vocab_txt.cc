@@ -28,7 +28,7 @@ TemplatePiece sequence(std::size_t text, std::uint32_t type_id) {
 
 }  // namespace
 
-Pipeline parse_vocab_txt(std::string_view text, std::string_view name, bool cased) {
+Pipeline parse_vocab_txt(std::string_view text, std::string_view name, const BertOptions& options) {
   std::string store;
   text = well_formed(text, store);
   Vocabulary vocabulary;
@@ -45,8 +45,7 @@ Pipeline parse_vocab_txt(std::string_view text, std::string_view name, bool case
   const SpecialToken cls = token("[CLS]"), sep = token("[SEP]");
   token("[UNK]");
   Pipeline pipeline;
-  pipeline.normalizer =
-      std::make_shared<BertNormalizer>(BertOptions{.strip_accents = !cased, .lowercase = !cased});
+  pipeline.normalizer = std::make_shared<BertNormalizer>(options);
   pipeline.pre_tokenizer = make_bert_words();
   for (const char* content : {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"})
     if (vocabulary.find(content))
