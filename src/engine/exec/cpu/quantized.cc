@@ -149,7 +149,7 @@ class Int8Kernel : public Kernel {
   // Whether rows of x are read without being copied first.
   bool reads_in_place() const {
     const Int8Shape shape = int8_shape();
-    return shape.value_bytes == 1 && !has_sign_ && weights_.depth.depth % 4 == 0;
+    return !lines_ && shape.value_bytes == 1 && !has_sign_ && weights_.depth.depth % 4 == 0;
   }
 
   void multiply_rows(const KernelArgs& args, std::int64_t m, const Int8Rows& rows) const {
@@ -167,7 +167,8 @@ class Int8Kernel : public Kernel {
 
   compute::Workers& workers_;
   bool has_sign_;
-  int zero_;  // zero point of x as u8
+  int zero_;            // zero point of x as u8
+  bool lines_ = false;  // a run is a row of a kernel, which is put together from x and padding
   std::vector<float> scale_, bias_;
   Int8Epilogue epilogue_;
   Int8Weights weights_{};
@@ -230,7 +231,6 @@ class Int8Conv final : public Int8Kernel {
  private:
   ImageWindow window_;
   std::vector<std::uint8_t> zeros_;
-  bool lines_ = false;
 };
 
 bool has_constants(const Graph& graph, const Node& node) {

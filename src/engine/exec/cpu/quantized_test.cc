@@ -252,6 +252,23 @@ TEST(Int8ConvTest, EveryGeometryIsRightOnAllInstructionSets) {
   });
 }
 
+// A row of the kernel may have a multiple of 4 bytes where a pixel has none.
+TEST(Int8ConvTest, FewChannelsWithKernelsOfAnyWidthAreRight) {
+  for_each_target([] {
+    for (const std::int64_t channels : {1, 2, 3, 6})
+      for (const std::int64_t width : {2, 3, 4, 8, 16})
+        for (const std::int64_t stride : {std::int64_t{1}, width})
+          for (const std::int64_t pad : {0, 1}) {
+            SCOPED_TRACE(testing::Message() << channels << " channels, " << width
+                                            << " wide, stride " << stride << ", padding " << pad);
+            const Geometry g{2,          5,           33,     channels,          18,
+                             {3, width}, {1, stride}, {1, 1}, {pad, pad, 0, pad}};
+            expect_same(conv(g, {}));
+            expect_same(conv(g, {.to = DType::u8}));
+          }
+  });
+}
+
 TEST(Fp8LinearTest, MatchesItsOperator) {
   for (const bool small : {false, true}) {
     Case of{.node = fused("QuantizedLinear", "", {}, {}), .inputs = {}};
