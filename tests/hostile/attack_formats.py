@@ -287,6 +287,22 @@ class HostileOperators(FileCase):
         self.ends(self.model([einsum], [("x", "float32", [10**6])], [("y", "float32")]),
                   self.INSPECT)
 
+    def test_models_to_quantize_that_leave_out_inputs(self):
+        x, y = onnx.value("x", "float32", [1, 4, 4, 4]), onnx.value("y", "float32", ["n"])
+        quantize = ("quantize", "--weights=int8", "-o", self.folder / "q.onnx")
+        weights = [onnx.floats("w", [4, 4], range(16)), onnx.floats("c", [4], range(4))]
+        norm = onnx.node("BatchNormalization", ["a", "c", "c", "c", "c"], ["y"])
+        for nodes in ([onnx.node("Gather", ["", "x"], ["y"])],
+                      [onnx.node("MatMul", ["x", ""], ["y"])],
+                      [onnx.node("Gemm", ["x", "c"], ["y"])],
+                      [onnx.node("Gemm", ["", "w"], ["y"])],
+                      [onnx.node("Conv", ["x", "c"], ["y"])],
+                      [onnx.node("Conv", ["x"], ["a"]), norm],
+                      [onnx.node("Conv", ["x", ""], ["a"]), norm],
+                      [onnx.node("Squeeze", ["x"], ["y"], axes="1")]):
+            for more in ((), (onnx.node("MatMul", ["x", "w"], ["z"]),)):
+                self.ends(onnx.model([*nodes, *more], [x], [y], weights, opset=11), quantize)
+
     def test_a_fifo_in_the_place_of_a_file(self):
         folder = self.folder / "hf"
         folder.mkdir()

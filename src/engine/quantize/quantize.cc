@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "engine/ops/math/quantize.h"
 #include "engine/passes/constant_folding.h"
+#include "engine/passes/match.h"
 #include "engine/quantize/quantize_fold.h"
 #include "engine/quantize/quantize_opset.h"
 #include "engine/quantize/quantize_tables.h"
@@ -182,14 +183,16 @@ int channel_axis(const Graph& graph, const Node& node) {
   const auto given = [&](ValueId id) {
     return std::find(graph.inputs.begin(), graph.inputs.end(), id) != graph.inputs.end();
   };
-  if (!node.domain.empty() || node.inputs.size() < 2 || given(node.inputs[1])) return -1;
+  if (!node.domain.empty() || !has_input(node, 0) || !has_input(node, 1) || given(node.inputs[1]))
+    return -1;
   const Tensor& weights = graph[node.inputs[1]].constant;
   if (weights.dtype() != DType::f32 || weights.size() == 0 || graph[node.inputs[0]].constant)
     return -1;
   if (node.op == "MatMul" && weights.rank() == 2) return 1;
-  if (node.op == "Gemm" && !node.attributes.flag("transA"))
+  if (node.op == "Gemm" && weights.rank() == 2 && !node.attributes.flag("transA"))
     return node.attributes.flag("transB") ? 0 : 1;
-  return node.op == "Conv" && node.attributes.integer("group", 1) == 1 ? 0 : -1;
+  const bool conv = node.op == "Conv" && weights.rank() >= 3;
+  return conv && node.attributes.integer("group", 1) == 1 ? 0 : -1;
 }
 
 // Drops unused constants from memory and from the file.
@@ -203,6 +206,17 @@ void drop_unused(Graph& graph) {
   }
   for (std::size_t i = 0; i < graph.values.size(); ++i)
     if (!used.contains(static_cast<ValueId>(i))) graph.values[i].constant = {};
+}
+
+// Weights whose scales lie along two axes add two nodes of one name.
+void make_node_names_unique(Graph& graph) {
+  std::set<std::string> used;
+  std::map<std::string, int> count;
+  for (Node& node : graph.nodes) {
+    if (node.name.empty()) continue;
+    const std::string name = node.name;
+    while (!used.insert(node.name).second) node.name = name + "/" + std::to_string(++count[name]);
+  }
 }
 
 }  // namespace
@@ -247,6 +261,7 @@ Graph quantize(Graph graph, const std::map<ValueId, ValueRange>& ranges,
   Quantizer(graph, options).run(sites, ranges);
   quantize_tables(graph, options.keep);
   drop_unused(graph);
+  make_node_names_unique(graph);
   return graph;
 }
 

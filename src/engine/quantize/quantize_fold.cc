@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "engine/passes/match.h"
+
 namespace sluice::engine {
 namespace {
 
@@ -52,7 +54,9 @@ class Folder {
     const auto made = maker_.find(norm.inputs[0]);
     if (made == maker_.end() || uses_[norm.inputs[0]] != 1) return false;
     Node& conv = graph_.nodes[made->second];
-    if (conv.op != "Conv" || !conv.domain.empty() || given_.contains(conv.inputs[1])) return false;
+    if (conv.op != "Conv" || !conv.domain.empty() || !has_input(conv, 1) ||
+        given_.contains(conv.inputs[1]))
+      return false;
     const Tensor weights = graph_[conv.inputs[1]].constant;
     if (weights.dtype() != DType::f32 || weights.rank() < 3 || weights.size() == 0) return false;
     const std::int64_t n = weights.shape()[0];

@@ -48,10 +48,13 @@ constexpr Change kChanges[] = {
     {"Upsample", 10, ""},
 };
 
-Tensor tensor_of(const Attributes::Any& value) {
+Tensor tensor_of(const Node& node, std::string_view name, const Attributes::Any& value) {
   if (const auto* real = std::get_if<float>(&value)) return Tensor::of(*real);
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return Tensor::of(*integer);
-  return Tensor::of(std::span<const std::int64_t>(std::get<Attributes::Integers>(value)));
+  if (const auto* integers = std::get_if<Attributes::Integers>(&value))
+    return Tensor::of(std::span<const std::int64_t>(*integers));
+  throw Error(Code::invalid_argument,
+              describe(node) + ": attribute '" + std::string(name) + "' has the wrong type");
 }
 
 ValueId add_constant(Graph& graph, std::string name, Tensor tensor) {
@@ -65,7 +68,7 @@ void move_attribute(Graph& graph, Node& node, const Change& change) {
   const auto found = all.find(change.attribute);
   if (found == all.end()) return;
   const ValueId input = add_constant(graph, node.name + "/" + std::string(change.attribute),
-                                     tensor_of(found->second));
+                                     tensor_of(node, change.attribute, found->second));
   if (node.inputs.size() <= change.input) node.inputs.resize(change.input + 1, kNoValue);
   node.inputs[change.input] = input;
   node.attributes.erase(change.attribute);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/passes/match.h"
 #include "engine/quantize/quantize_weights.h"
 
 namespace sluice::engine {
@@ -41,7 +42,7 @@ class Tables {
 
   bool is_table_lookup(const Node& node) const {
     if (node.op != "Gather" || !node.domain.empty() || node.inputs.size() != 2 ||
-        node.attributes.integer("axis", 0) != 0)
+        !has_input(node, 0) || node.attributes.integer("axis", 0) != 0)
       return false;
     const Tensor& table = graph_[node.inputs[0]].constant;
     return table.dtype() == DType::f32 && table.rank() == 2 && table.size() >= kMinTableElements;

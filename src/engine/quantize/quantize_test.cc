@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <set>
 
 #include "engine/graph/graph_for_tests.h"
 #include "engine/ops/one_op_for_tests.h"
@@ -172,6 +173,59 @@ TEST_F(QuantizeModelTest, BatchNormsWithoutChannelsAreKept) {
   EXPECT_EQ(fold_batch_norms(graph).nodes.size(), 2u);
 }
 
+TEST_F(QuantizeModelTest, NodesWithoutAnInputTheyNeedAreKept) {
+  for (const char* op : {"MatMul", "Gemm", "Conv", "Gather"}) {
+    SCOPED_TRACE(op);
+    GraphBuilder b;
+    const ValueId x = b.input("x"), w = b.constant(varied({300, 300}));
+    std::vector<std::vector<ValueId>> incomplete{
+        {}, {kNoValue}, {x}, {x, kNoValue}, {kNoValue, x}, {kNoValue, kNoValue}};
+    if (op != std::string("Gather")) incomplete.push_back({kNoValue, w});
+    for (const auto& inputs : incomplete) b.output(b.node(op, inputs));
+    const ValueId good = b.node("MatMul", {x, w});
+    const Graph after = quantize(prepare_to_quantize(b.output(good).take(), workers), {},
+                                 {.scheme = Scheme::int8_weights});
+    EXPECT_EQ(std::ranges::count(after.nodes, "DequantizeLinear", &Node::op), 1);
+    EXPECT_EQ(std::ranges::count(after.nodes, op, &Node::op),
+              std::ranges::ssize(incomplete) + (op == std::string("MatMul") ? 1 : 0));
+  }
+}
+
+TEST_F(QuantizeModelTest, ConvolutionsWithoutWeightsBeforeABatchNormAreKept) {
+  for (const bool named : {false, true}) {
+    GraphBuilder b;
+    std::vector<ValueId> inputs{b.input("x")};
+    if (named) inputs.push_back(kNoValue);
+    const ValueId four = b.constant(varied({4}));
+    const ValueId conv = b.node("Conv", inputs);
+    b.output(b.node("BatchNormalization", {conv, four, four, four, four}));
+    EXPECT_EQ(fold_batch_norms(b.take()).nodes.size(), 2u);
+  }
+}
+
+TEST_F(QuantizeModelTest, NodesHaveDifferentNames) {
+  GraphBuilder b;
+  const ValueId x = b.input("x"), w = b.constant(varied({32, 32}));
+  b.output(b.node("Gemm", {x, w}));
+  b.output(b.node("Gemm", {x, w}, {{"transB", std::int64_t{1}}}));
+  Graph graph = b.take();
+  graph.nodes[1].name = graph[w].name + "/dequantized";
+  const Graph after = quantize(graph, {}, {.scheme = Scheme::int8_weights});
+  std::set<std::string> names;
+  for (const Node& node : after.nodes) EXPECT_TRUE(names.insert(node.name).second) << node.name;
+  EXPECT_EQ(names.size(), 4u);
+}
+
+TEST_F(QuantizeModelTest, WeightsOfAWrongRankAreKept) {
+  for (const char* op : {"MatMul", "Gemm", "Conv"})
+    for (const Shape& shape : {Shape{}, Shape{4}, Shape{4, 4}, Shape{4, 4, 1}}) {
+      const bool fits = op == std::string("Conv") ? shape.rank() > 2 : shape.rank() == 2;
+      GraphBuilder b;
+      b.output(b.node(op, {b.input("x"), b.constant(varied(shape))}));
+      EXPECT_EQ(sites_to_quantize(b.take(), {}).size(), fits ? 1u : 0u) << op << to_string(shape);
+    }
+}
+
 TEST(QuantizeRangeTest, OutliersDoNotDetermineTheRange) {
   Histogram seen;
   seen.max = 100;
@@ -224,6 +278,16 @@ TEST(QuantizeOpsetTest, AttributesThatBecameInputsAreMoved) {
              after = Session(raised, workers).run(given);
   EXPECT_EQ(before[0].tensor.shape(), after[0].tensor.shape());
   EXPECT_EQ(before[0].tensor.values<float>()[2], after[0].tensor.values<float>()[2]);
+}
+
+TEST(QuantizeOpsetTest, AttributesOfAWrongTypeAreRejectedByName) {
+  for (const Attributes::Any& wrong : {Attributes::Any(std::string("1")), Attributes::Any(Tensor()),
+                                       Attributes::Any(Attributes::Reals{1})}) {
+    GraphBuilder b(12);
+    Graph graph = b.output(b.node("Squeeze", {b.input("x")}, {{"axes", wrong}})).take();
+    EXPECT_THAT(reason_of([&] { raise_opset(graph, 13); }),
+                AllOf(HasSubstr("Squeeze node"), HasSubstr("'axes' has the wrong type")));
+  }
 }
 
 TEST(QuantizeOpsetTest, OperatorsWithChangedSemanticsAreRejected) {

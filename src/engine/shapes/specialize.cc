@@ -234,7 +234,9 @@ class Specializer {
 
   // The taken branch of an If whose condition is constant.
   const Graph* taken_branch(const Node& node) const {
-    if (!node.domain.empty() || node.op != "If" || node.inputs.size() != 1) return nullptr;
+    if (!node.domain.empty() || node.op != "If" || node.inputs.size() != 1 ||
+        node.inputs[0] == kNoValue)
+      return nullptr;
     const Tensor& condition = made_[node.inputs[0]].constant;
     if (!condition || condition.dtype() != DType::boolean || condition.size() != 1) return nullptr;
     return node.subgraph(condition.values<bool>()[0] ? "then_branch" : "else_branch");

@@ -64,6 +64,13 @@ TEST(SpecializeTest, DataDependentConditionsRunInTheInterpreter) {
   EXPECT_THROW(specialize(graph, types, workers), Error);
 }
 
+TEST(SpecializeTest, ChoicesWithoutAConditionAreRefused) {
+  compute::Workers workers(1);
+  const TensorType type{DType::f32, {4}};
+  const Graph graph = chooses([](GraphBuilder&) { return kNoValue; });
+  EXPECT_THROW(specialize(graph, std::span(&type, 1), workers), Error);
+}
+
 // Otherwise loading a plan would take longer than compiling it; this one would take hours.
 TEST(SpecializeTest, TypeInferenceOfFusedNodesComputesNothing) {
   compute::Workers workers(1);
