@@ -191,6 +191,21 @@ TEST(HostileOperatorsTest, UnusedOutputsAreKeptWhileTheOperatorRuns) {
   EXPECT_EQ(list_of<std::int64_t>(labels[0]), list_of<std::int64_t>(op.run({x}, 2)[0]));
 }
 
+// A pass may give an input beyond the last one a meaning that the operator does not.
+TEST(HostileOperatorsTest, InputsThatTheOperatorDoesNotHaveAreRejected) {
+  const Tensor x = varied({4, 4});
+  for (const char* op : {"MatMul", "Add", "Mul", "Pow"}) {
+    EXPECT_THAT(OneOp(op, 21).refusal({x, x, x}), HasSubstr("has 3 inputs, and the operator"))
+        << op;
+    EXPECT_EQ(OneOp(op, 21).refusal({x, x, {}}), "accepted") << op;
+  }
+  EXPECT_THAT(OneOp("Relu", 21).refusal({x, x}), HasSubstr("takes 1 at most"));
+  EXPECT_THAT(OneOp("Gemm", 21).refusal({x, x, x, x}), HasSubstr("takes 3 at most"));
+  EXPECT_THAT(OneOp("Conv", 21).refusal({x, x, x, x}), HasSubstr("takes 3 at most"));
+  EXPECT_EQ(OneOp("Max", 21).refusal({x, x, x, x}), "accepted");
+  EXPECT_EQ(OneOp("Gemm", 21).refusal({x, x, x}), "accepted");
+}
+
 TEST(HostileOperatorsTest, QuantizedConvolutionsRejectAutoPad) {
   const Tensor x(DType::u8, {1, 4, 4, 16}), w(DType::i8, {8, 16, 3, 3});
   const Tensor scale = tensor_of<float>({8}, std::vector<float>(8, 1));

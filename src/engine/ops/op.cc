@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/ops/families.h"
+#include "engine/ops/max_inputs.h"
 
 namespace sluice::engine {
 
@@ -84,7 +85,10 @@ const Op* find_op(const Node& node) {
 
 const Op& op_of(const Node& node) {
   const Op* const op = find_op(node);
-  if (op != nullptr) return *op;
+  if (op != nullptr) {
+    check_inputs(node);
+    return *op;
+  }
   const std::string domain = node.domain.empty() ? "" : node.domain + ".";
   throw Error(Code::unavailable, describe(node) + ": operator " + domain + node.op + " of opset " +
                                      std::to_string(node.version) + " is not supported");
