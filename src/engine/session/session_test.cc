@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
 #include <thread>
 
 #include "engine/graph/graph_for_tests.h"
@@ -113,6 +115,56 @@ TEST(SessionTest, SixtyFourThreadsShareEightSessions) {
       }
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+// Compiled programs and the interpreter agree. ONNX Runtime drops NaN in GlobalMaxPool, in MaxPool
+// where it is not the first of a window, and as a bound of Clip.
+TEST(SessionTest, NanIsPassedOnByEveryWayToRun) {
+  const Tensor x = tensor_of<float>({1, 1, 2, 6}, {NAN, 1, -1, 3, -3, NAN, 2, NAN, -2, 0, 5, -5});
+  const auto nan = [](GraphBuilder& b) { return b.constant(Tensor::of<float>(NAN)); };
+  const auto one = [](GraphBuilder& b) { return b.constant(Tensor::of<float>(1)); };
+  using Make = std::function<ValueId(GraphBuilder&, ValueId)>;
+  const std::vector<std::pair<const char*, Make>> all{
+      {"HardSigmoid", [](auto& b, ValueId in) { return b.node("HardSigmoid", {in}); }},
+      {"MaxPool",
+       [](auto& b, ValueId in) {
+         return b.node("MaxPool", {in}, {{"kernel_shape", Attributes::Integers{2, 2}}});
+       }},
+      {"GlobalMaxPool", [](auto& b, ValueId in) { return b.node("GlobalMaxPool", {in}); }},
+      {"Clip from NaN",
+       [&](auto& b, ValueId in) {
+         return b.node("Clip", {in, nan(b), one(b)});
+       }},
+      {"Clip to NaN",
+       [&](auto& b, ValueId in) {
+         return b.node("Clip", {in, one(b), nan(b)});
+       }},
+      {"LeakyRelu",
+       [](auto& b, ValueId in) {
+         return b.node("LeakyRelu", {in}, {{"alpha", NAN}});
+       }},
+      {"endless LeakyRelu",
+       [](auto& b, ValueId in) {
+         return b.node("LeakyRelu", {in}, {{"alpha", HUGE_VALF}});
+       }},
+  };
+  compute::Workers workers(1);
+  for (const auto& [name, make] : all) {
+    GraphBuilder b;
+    const ValueId in = b.input("x");
+    const Graph graph = b.output(make(b, in)).take();
+    const Datum given(x);
+    const Tensor plain =
+        Session(graph, workers, {.compile = false}).run(std::span(&given, 1))[0].tensor;
+    const Tensor fast = Session(graph, workers).run(std::span(&given, 1))[0].tensor;
+    std::size_t nans = 0;
+    for (std::size_t i = 0; i < plain.values<float>().size(); ++i) {
+      const float a = plain.values<float>()[i], c = fast.values<float>()[i];
+      EXPECT_TRUE(a == c || (std::isnan(a) && std::isnan(c))) << name << ": " << a << ", " << c;
+      nans += std::isnan(a) ? 1 : 0;
+    }
+    EXPECT_GT(nans, 0u) << name;
+  }
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ struct WindowValue {
               c.start + k * call.axis[2].dilation;
           const float x = wide(from[at]);
           if (is_max) {
-            if (index < 0 || x > value) value = x, index = at;
+            if (index < 0 || x > value || x != x) value = x, index = at;  // NaN propagates
           } else {
             value += call.kind == PoolNdCall::Kind::average ? x : powf(fabsf(x), call.p);
           }

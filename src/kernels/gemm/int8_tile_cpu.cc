@@ -139,14 +139,15 @@ struct Quantizer {
     const D d;
     const float lowest = has_sign ? -128.0f : 0.0f, highest = lowest + 255.0f;
     const auto from_zero = static_cast<float>(r.to_zero);
-    by = hn::Set(d, 1 / r.to_scale);
+    // A subnormal scale has no inverse; 0 times infinity would be NaN.
+    by = hn::Set(d, std::min(1 / r.to_scale, hwy::HighestValue<float>()));
     low = hn::Set(d, lowest - from_zero);
     high = hn::Set(d, highest - from_zero);
     zero = hn::Set(DI(), r.to_zero);
   }
 
   HWY_INLINE void store(V x, std::uint8_t* to) const {
-    const V clamped = hn::Min(high, hn::Max(low, hn::Mul(x, by)));
+    const V clamped = hn::Min(hn::Max(hn::Mul(x, by), low), high);  // NaN gives the lowest
     const VI levels = hn::Add(hn::NearestInt(clamped), zero);
     if (has_sign) {
       const hn::Rebind<std::int8_t, D> d8;

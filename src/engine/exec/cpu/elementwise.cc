@@ -1,5 +1,7 @@
 #include "engine/exec/cpu/elementwise.h"
 
+#include <cmath>
+
 namespace sluice::engine::cpu {
 namespace {
 
@@ -87,7 +89,9 @@ Single clip(const Node& node) {
   return build.finish();
 }
 
-Single leaky_relu(const Node& node) {
+// The sum of both halves; 0 times a slope that is no number would be NaN in the other half.
+std::optional<Single> leaky_relu(const Node& node) {
+  if (!std::isfinite(node.attributes.real("alpha", 0.01f))) return std::nullopt;
   Builder build({0});
   const int low = build.step(minimum, 0, build.number(0));
   const int scaled = build.step(multiply, low, build.number(node.attributes.real("alpha", 0.01f)));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <cmath>
 #include <random>
 
 #include "engine/exec/cpu/backend.h"
@@ -331,6 +332,11 @@ TEST(Int8QuantizeTest, QuantizeAndDequantizeMatchTheirOperators) {
       const Tensor zero =
           type == DType::u8 ? Tensor::of(std::uint8_t{99}) : Tensor::of(std::int8_t{-9});
       steps.inputs = {random_tensor<float>({3, 71}, 1, -900, 900, 0.01f), Tensor::of(0.037f), zero};
+      expect_same(steps);
+      for (std::size_t i = 0; i < 213; i += 20) steps.inputs[0].values<float>()[i] = NAN;
+      expect_same(steps);
+      for (std::size_t i = 1; i < 213; i += 20) steps.inputs[0].values<float>()[i] = 0;
+      steps.inputs[1] = Tensor::of(1e-42f);  // its inverse is infinite
       expect_same(steps);
       Case back{.node = {.name = "", .op = "DequantizeLinear", .domain = "", .version = 13},
                 .inputs = {random_bytes(type, {3, 71}, 2), Tensor::of(0.037f), zero}};

@@ -1,4 +1,5 @@
 // Activation functions.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -89,7 +90,7 @@ void hard_sigmoid(OpCall& call) {
   const float beta = call.attributes().real("beta", 0.5f);
   map_reals(call, [=](auto x) {
     using W = decltype(x);
-    return std::max(W(0), std::min(W(1), static_cast<W>(alpha) * x + static_cast<W>(beta)));
+    return std::clamp(static_cast<W>(alpha) * x + static_cast<W>(beta), W(0), W(1));  // keeps NaN
   });
 }
 

@@ -60,7 +60,7 @@ void round_to(const Tensor& scaled, const Tensor& zero_points, const Tensor& out
   const auto y = as<T>(out);
   for (std::size_t i = 0; i < y.size(); ++i) {
     const double value = std::nearbyint(x[i]) + zero[i];
-    const double clamped = std::isnan(value) ? 0 : std::max(min, std::min(max, value));
+    const double clamped = std::isnan(value) ? min : std::max(min, std::min(max, value));
     if constexpr (std::is_integral_v<T>)
       y[i] = static_cast<T>(clamped);
     else

@@ -87,8 +87,8 @@ void clip_to(OpCall& call, std::optional<Wide<T>> min, std::optional<Wide<T>> ma
   const Tensor& in = call.input(0);
   const Tensor out = call.output(0, in.dtype(), in.shape());
   map<T, T>(call, in, out, [=](Wide<T> x) {
-    if (min && x < *min) x = *min;
-    if (max && x > *max) x = *max;
+    if (min && (x < *min || *min != *min)) x = *min;  // NaN propagates
+    if (max && (x > *max || *max != *max)) x = *max;
     return x;
   });
 }

@@ -121,7 +121,7 @@ void max_pool_windows(OpCall& call, const Window& window, const Tensor& x, const
                                                   : std::numeric_limits<T>::lowest();
     std::int64_t index = -1;
     seen.each(window, [&](std::int64_t i) {
-      if (index >= 0 && !(from[i] > best)) return;
+      if (index >= 0 && !(from[i] > best) && from[i] == from[i]) return;  // NaN propagates
       best = from[i];
       index = i;
     });
@@ -206,7 +206,8 @@ void global_average_pool(OpCall& call) {
 void global_max_pool(OpCall& call) {
   global_pool(call, [](auto values) {
     double max = -std::numeric_limits<double>::infinity();
-    for (const auto value : values) max = std::max(max, static_cast<double>(value));
+    for (const auto value : values)  // NaN propagates
+      if (static_cast<double>(value) > max || value != value) max = static_cast<double>(value);
     return max;
   });
 }
