@@ -91,6 +91,12 @@ TEST_F(PaddingTest, NonBinaryMasksRunWithPadding) {
               HasSubstr("other numbers"));
 }
 
+TEST_F(PaddingTest, BatchesThatAreNotWorthPackingSaySo) {
+  const Graph graph = EncoderForTests(EncoderOutput::hidden).take();
+  EXPECT_THAT(refusal(graph, sequences({1, 0, 1}, 1)), HasSubstr("fewer than 64 positions"));
+  EXPECT_THAT(refusal(graph, sequences({64, 63}, 64)), HasSubstr("too little padding"));
+}
+
 TEST_F(PaddingTest, ModelsThatReadTheFirstPositionNeedATokenThere) {
   const Graph graph = EncoderForTests(EncoderOutput::first).take();
   check(graph, sequences({30, 20}, 64));

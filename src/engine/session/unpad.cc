@@ -63,7 +63,12 @@ std::optional<VarlenBatch> PaddingSkipper::varlen_batch(std::span<const Datum> i
   const bool large = std::ranges::any_of(inputs, [](const Datum& input) {
     return input.tensor.rank() == 2 && input.tensor.size() >= kMinMaskSize;
   });
-  if (!enabled_ || !large) return std::nullopt;
+  if (!enabled_) return std::nullopt;
+  if (!large) {
+    set_why_not("a batch of fewer than " + std::to_string(kMinMaskSize) +
+                " positions is not packed");
+    return std::nullopt;
+  }
   const std::optional<InputTypes> types = types_of(inputs);
   if (!types) return std::nullopt;
   try {

@@ -66,9 +66,11 @@ std::optional<VarlenBatch> pack_varlen(const Tensor& mask, bool first) {
     if (!(*is)[i])
       throw Error(Code::unavailable,
                   "a sequence has no token at its first position, which the model reads");
-  VarlenBatch varlen{.inputs = {},
-                     .tokens = rounded_up(std::ranges::count(*is, true), mask.size())};
-  if (varlen.tokens == mask.size()) return std::nullopt;
+  const std::int64_t tokens = std::ranges::count(*is, true);
+  if (tokens == mask.size()) return std::nullopt;
+  VarlenBatch varlen{.inputs = {}, .tokens = rounded_up(tokens, mask.size())};
+  if (varlen.tokens == mask.size())
+    throw Error(Code::unavailable, "there is too little padding to save work");
   const auto types = varlen_types(batch, length, varlen.tokens);
   for (std::size_t i = 0; i < types.size(); ++i)
     varlen.inputs[i] = Tensor(types[i].dtype, types[i].shape);

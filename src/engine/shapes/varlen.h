@@ -40,8 +40,8 @@ inline constexpr std::int64_t kMinMaskSize = 64;
 
 // Packs a batch by its mask [batch, length], which is 1 at tokens and 0 at padding. The number of
 // tokens is rounded up (with copies of the first token), so that similar batches share a program.
-// None if there is too little padding to save work. Throws unavailable with the reason if the mask
-// has other values, or no token at a first position that the model reads.
+// None if there is no padding. Throws unavailable with the reason if there is too little of it, or
+// if the mask has other values, or no token at a first position that the model reads.
 std::optional<VarlenBatch> pack_varlen(const Tensor& mask, bool first = false);
 
 // The name of such an input in the graph; and the mask of an unpadded graph, if it is one.
