@@ -2,9 +2,11 @@ function(sluice_builds_quickly target)  # for code that is never hot: a third le
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
-# Several sources of a target as one: most of the work are headers, and the templates they
-# make, so that a test takes a third of the time. For the presets that people build from the
-# start; the others compile each by itself, which finds what leans on another's includes.
+# Several sources of a target as one: most of the work is in headers and their templates. Processor
+# time for 24 sources of watch: 48 s one by one, 41 s with a precompiled header, 19 s six at a time,
+# and 19 s with both. For the presets that people build from the start; `debug` compiles each by
+# itself, which finds what leans on another's includes. Sources whose names clash with others of
+# their batch are compiled alone: SKIP_UNITY_BUILD_INCLUSION.
 option(SLUICE_TOGETHER "Compile several sources at a time" OFF)
 function(sluice_compiles_together target)
   if(SLUICE_TOGETHER)
