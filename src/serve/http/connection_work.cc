@@ -115,7 +115,8 @@ Task<Response> Connection::await_pending() {
     woken_ = false;
     answer = co_await poll_pending(again);
     if (answer) break;
-    if (woken_) continue;  // by an update that it may not have seen
+    // An update that it may not have seen; drain() may have come meanwhile.
+    if (woken_ || shard_.draining()) continue;
     enter(Phase::waiting, Steady::duration::max());
     timer_.expires_at(again);
     ErrorCode woken;

@@ -132,7 +132,7 @@ Task<void> Connection::stream() {
   socket_.set_option(asio::socket_base::send_buffer_size(kStreamSendBuffer), ignored);
   while (!gone_ && !shard_.draining()) {
     co_await yield_to_others();
-    if (gone_) break;
+    if (gone_ || shard_.draining()) break;  // drain() came meanwhile
     now_ = Steady::now();
     const auto again = streaming_.stream->pull(now_, out_);
     if (out_.empty()) {
