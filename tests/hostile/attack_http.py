@@ -1,5 +1,5 @@
 """The transport: queries, bodies and lines without end, memory, threads, connections, streams."""
-import contextlib, http.client, json, os, re, socket, subprocess, sys, tempfile, threading, time, unittest
+import array, contextlib, fcntl, http.client, json, os, re, socket, subprocess, sys, tempfile, termios, threading, time, unittest
 
 from hostile.attack_access import needs_root
 from hostile.case import (SANITIZED, Server, heard, latencies, memory_of, percentile, status_of,
@@ -33,6 +33,102 @@ def flood(server, clients, request, depth=1, user=None):
 def get(path, *fields):
     lines = [f"GET {path} HTTP/1.1", "Host: localhost", *fields]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def tcp_sockets(port):
+    """(bytes that the client has not taken, whether a process holds it) of each of the server's."""
+    found = []
+    with open("/proc/net/tcp") as f:
+        for line in f.read().splitlines()[1:]:
+            words = line.split()
+            if int(words[1].split(":")[1], 16) == port and words[3] != "0A":
+                found.append((int(words[4].split(":")[0], 16), words[9] != "0"))
+    return found
+
+
+def connections(server):
+    found = re.search(r"^sluice_http_connections (\S+)", server.ask("/metrics")[2], re.M)
+    return float(found[1])
+
+
+def over_unix(server):
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(10)
+    s.connect(server.announced["socket"])
+    return s
+
+
+class Unread(unittest.TestCase):
+    """Answers that a client leaves in the kernel."""
+
+    def leave_unread(self, server, clients, count, half_close=True):
+        """Clients that ask over TCP, and read nothing."""
+        for _ in range(count):
+            s = clients.enter_context(contextlib.closing(socket.socket()))
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            s.settimeout(10)
+            s.connect(("127.0.0.1", server.port))
+            s.sendall(get("/v1/state"))
+            if half_close:
+                s.shutdown(socket.SHUT_WR)
+        return s
+
+    def test_an_answer_that_is_not_read_belongs_to_a_connection(self):
+        """568 MB of 9,000 connections that the server had closed were in no limit."""
+        with Server(*DEMO, "--set", "serve.request_timeout_s=1", "--set",
+                    "serve.max_connections_per_peer=20") as server, contextlib.ExitStack() as clients:
+            wait_for("all is known", lambda: len(server.ask("/v1/state")[2]) > 8000, within(10))
+            last = self.leave_unread(server, clients, 60)
+            held = wait_for("all are answered", lambda: len(
+                found := [n for n, _ in tcp_sockets(server.port) if n > 1]) >= 10 and found)
+            self.assertLessEqual(len(held), 20)
+            for _ in range(20):  # until all are reset, none is left to the kernel
+                self.assertEqual([n for n, has_owner in tcp_sockets(server.port)
+                                  if n > 1 and not has_owner], [])
+                time.sleep(0.05)
+            wait_for("they are reset", lambda: not [
+                n for n, _ in tcp_sockets(server.port) if n > 1], within(10))
+            wait_for("others are served", lambda: server.ask("/health")[0] == 200)
+
+    def test_answers_in_the_queue_of_a_unix_socket_belong_to_a_connection(self):
+        """A reset discards nothing there."""
+        def unread(s):
+            held = array.array("i", [0])
+            fcntl.ioctl(s, termios.FIONREAD, held)
+            return held[0]
+
+        with Server(*DEMO, "--set", "serve.request_timeout_s=1", "--set", "serve.idle_timeout_s=1",
+                    "--set", "serve.max_connections_per_peer=20") as server, \
+                contextlib.ExitStack() as clients:
+            wait_for("all is known", lambda: len(server.ask("/v1/state")[2]) > 8000, within(10))
+            size = len(server.ask("/v1/state")[2])
+            opened = []
+            for i in range(40):
+                opened.append(clients.enter_context(contextlib.closing(over_unix(server))))
+                with contextlib.suppress(OSError):  # refused
+                    opened[-1].sendall(get("/v1/state"))
+                    if i % 2:
+                        opened[-1].shutdown(socket.SHUT_WR)
+            time.sleep(within(4.5))  # past the time for idle clients and for slow ones
+            self.assertLessEqual(sum(unread(s) > size / 2 for s in opened), 20)
+            refused = over_unix(server)
+            with contextlib.closing(refused):
+                refused.sendall(get("/health"))
+                self.assertEqual(status_of(heard(refused)), 503)
+            clients.close()
+            wait_for("they count no more", lambda: server.ask("/health")[0] == 200)
+
+    def test_a_client_that_ends_its_side_is_answered(self):
+        with Server(*DEMO) as server:
+            wait_for("all is known", lambda: len(server.ask("/v1/state")[2]) > 8000, within(10))
+            for connect in (server.connect, lambda: over_unix(server)):
+                for path in ("/v1/state", "/v1/leases", "/v1/events?interval=0.1"):
+                    with contextlib.closing(connect()) as s:
+                        s.sendall(get(path))
+                        s.shutdown(socket.SHUT_WR)
+                        answer = s.recv(65536) if "events" in path else heard(s)
+                        self.assertEqual(status_of(answer), 200, path)
+            wait_for("all are closed", lambda: connections(server) <= 2, within(5))
 
 
 class Ending(unittest.TestCase):

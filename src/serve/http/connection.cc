@@ -1,14 +1,13 @@
 #include "serve/http/connection.h"
 
-#include <linux/sockios.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
 
 #include "serve/address.h"
 #include "serve/http/target.h"
+#include "serve/http/unsent.h"
 
 namespace sluice::serve::http {
 
@@ -39,12 +38,10 @@ Connection::Connection(Shard& shard, Arrival arrival)
   knows_user_ = over_socket_ || request_.peer.uid != -1;
 }
 
-// A server that stops does not release its clients' leases: they are in force after the restart.
 Connection::~Connection() {
   auto& shared = shard_.shared();
-  if (bound_ && !shard_.draining() && shared.on_close)
-    shared.leases.post(load_->name,
-                       FairPool::Work([&shared, number = number_] { shared.on_close(number); }));
+  unbind();
+  if (!shard_.draining()) close_and_discard(socket_);
   if (place_) shard_.connections().erase(*place_);
   --load_->connections;
   --shared.traffic.connections;
@@ -59,7 +56,7 @@ Task<void> Connection::run(std::unique_ptr<Connection> self) {
   ErrorCode ignored;
   self->socket_.non_blocking(true, ignored);
   co_await self->serve();
-  if (!self->gone_) co_await self->linger();
+  co_await self->close();
 }
 
 Task<void> Connection::serve() {
@@ -295,9 +292,10 @@ bool Connection::has_left() {
 }
 
 void Connection::sweep(Instant now) {
-  if (phase_ == Phase::waiting && has_left()) return abort();
+  if (phase_ == Phase::waiting && has_left()) return end(Unsent::keep);
   if (now < deadline_) return;
   deadline_ = Instant::max();
+  if (phase_ == Phase::closing) return close_at_deadline(now);
   if (phase_ == Phase::reading && (parser_ || end_ > 0) && !timed_out_) {
     timed_out_ = true;
     ErrorCode ignored;
@@ -309,24 +307,7 @@ void Connection::sweep(Instant now) {
     return shard_.end_unless_bound(number_, load_);
   }
   if (phase_ == Phase::writing) ++shard_.shared().traffic.timed_out;
-  const auto left = unsent_in_kernel();
-  if (phase_ == Phase::closing && left > 0 && !is_last_wait_ && !shard_.draining()) {
-    is_last_wait_ = true;  // as long as a slow client may take for the rest
-    deadline_ = now + time_to_send(left);
-    return;
-  }
-  // Closed as it is, the kernel would go on holding what the client does not read, outside of every
-  // limit of ours.
-  ErrorCode ignored;
-  if (left > 0) socket_.set_option(asio::socket_base::linger(true, 0), ignored);
-  abort();
-}
-
-std::size_t Connection::unsent_in_kernel() {
-  int bytes = 0;
-  return ::ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) == 0 && bytes > 0
-             ? static_cast<std::size_t>(bytes)
-             : 0;
+  end(Unsent::discard);
 }
 
 void Connection::wake() {
@@ -341,15 +322,17 @@ void Connection::wake_pending() {
 }
 
 void Connection::drain(Instant now) {
-  if (phase_ == Phase::idle || (phase_ == Phase::reading && end_ == 0 && !parser_))
+  if (phase_ == Phase::idle || phase_ == Phase::closing ||
+      (phase_ == Phase::reading && end_ == 0 && !parser_))
     deadline_ = std::min(deadline_, now + kDrainIdle);
   timer_.cancel();
 }
 
-void Connection::abort() {
+void Connection::end(Unsent unsent) {
   gone_ = true;
+  discards_ = discards_ || unsent == Unsent::discard;
   ErrorCode ignored;
-  socket_.close(ignored);
+  socket_.cancel(ignored);
   timer_.cancel();
 }
 

@@ -1,7 +1,8 @@
 // One client: reads requests, answers them in order, streams events. A coroutine
 // of its shard; nothing in it waits except for the socket, a timer or a pool of
 // threads, so a slow client holds no thread. What it makes the server hold is
-// charged to its peer's share of the memory budget.
+// charged to its peer's share of the memory budget, and it counts as a connection until the
+// client has taken its answers.
 #pragma once
 
 #include <list>
@@ -32,7 +33,9 @@ class Connection {
   void wake();          // polls a pending answer, and pulls a stream
   void wake_pending();  // polls a pending answer only
   void drain(Instant now);
-  void abort();
+  // Serves no more: run() goes on to close(). What the client has not read yet may be discarded.
+  enum class Unsent { keep, discard };
+  void end(Unsent unsent);
 
   std::uint64_t number() const noexcept { return number_; }
   bool is_idle() const noexcept { return phase_ == Phase::idle; }
@@ -66,7 +69,6 @@ class Connection {
   char* read_buffer(std::size_t& size);
   bool account();
   bool has_left();
-  std::size_t unsent_in_kernel();  // bytes in the kernel that the client has not taken
 
   // connection_work.cc: what handlers do in a pool of threads.
   void find_user(bool may_read_table);
@@ -92,7 +94,13 @@ class Connection {
   void after_flush();
   Task<void> stream();
   Task<bool> send_chunks();
-  Task<void> linger();
+
+  // connection_close.cc: the only way out.
+  Task<void> close();
+  Task<void> until_taken();
+  void close_at_deadline(Instant now);
+  void release_memory();
+  void unbind();
 
   Shard& shard_;
   Socket socket_;
@@ -108,6 +116,7 @@ class Connection {
   Phase phase_ = Phase::reading;
   Instant deadline_{};
   bool timed_out_ = false, is_last_wait_ = false, gone_ = false;
+  bool discards_ = false;  // see Unsent
 
   std::vector<char> in_;
   std::size_t begin_ = 0, end_ = 0;           // of what is read and not consumed

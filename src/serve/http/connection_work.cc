@@ -60,7 +60,9 @@ Response Connection::call(const Route& route) {
   }
 }
 
-// Runs on a pool thread. Concurrent requests for the same answer wait for one and share it.
+// Runs on a pool thread. A client that hung up before it was identified would have a second
+// identity with limits of its own, so it gets nothing; nobody hears the answer. Concurrent requests
+// for the same answer wait for one and share it.
 ResponseCache::Shared Connection::call_or_find(Response& response) {
   const auto& route = *match_.route;
   auto& recent = shard_.shared().response_cache;

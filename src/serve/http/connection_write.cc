@@ -17,8 +17,6 @@ constexpr std::size_t kKeepAnswers = 64 << 10;  // a larger buffer is given back
 constexpr int kStreamSendBuffer = 256 << 10;
 constexpr std::size_t kWrittenAtOnce = 256 << 10;         // of one answer, before others' turns
 constexpr std::size_t kSlowestBytesPerSecond = 64 << 10;  // a client may take an answer this slowly
-constexpr auto kLinger = std::chrono::seconds(2);
-constexpr auto kLingerDraining = std::chrono::milliseconds(200);
 
 const std::string kNone;
 
@@ -159,7 +157,7 @@ Task<bool> Connection::send_chunks() {
     // It holds memory until the last piece, so its time is that of all of them.
     if (Steady::now() - begun > time_to_send(sent)) {
       ++shard_.shared().traffic.timed_out;
-      gone_ = true;
+      end(Unsent::discard);
       break;
     }
     try {
@@ -200,10 +198,7 @@ bool Connection::flush_now(std::size_t& written) {
 
 Task<void> Connection::flush_rest(std::size_t written) {
   const auto left = unsent() - written;
-  if (!account()) {  // it reads too slowly for what others need
-    gone_ = true;
-    co_return;
-  }
+  if (!account()) co_return end(Unsent::discard);  // it reads too slowly for what others need
   now_ = Steady::now();
   enter(Phase::writing, time_to_send(left));
   ErrorCode failed;
@@ -229,20 +224,6 @@ void Connection::after_flush() {
   else
     out_.clear();
   if (memory_.bytes() + request_.held.bytes() > 0) account();
-}
-
-// Lets the client read the last answer before the connection goes: closing with
-// unread bytes would reset it.
-Task<void> Connection::linger() {
-  ErrorCode failed;
-  socket_.shutdown(asio::socket_base::shutdown_send, failed);
-  now_ = Steady::now();
-  enter(Phase::closing, shard_.draining() ? Steady::duration(kLingerDraining) : kLinger);
-  begin_ = end_ = 0;
-  in_ = std::vector<char>(std::min<std::size_t>(std::max<std::size_t>(in_.size(), 2048), 16384));
-  std::string().swap(request_.body);
-  account();
-  while (!failed) co_await socket_.async_read_some(asio::buffer(in_), into(failed));
 }
 
 }  // namespace sluice::serve::http

@@ -73,7 +73,7 @@ void set_for_clients(TcpAcceptor& acceptor) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 15);
   set(IPPROTO_TCP, TCP_KEEPCNT, 4);
-  set(SOL_SOCKET, SO_SNDBUF, 64 << 10);
+  set(SOL_SOCKET, SO_SNDBUF, kSendBuffer);
 }
 
 void listen_on(TcpAcceptor& acceptor, const asio::ip::tcp::endpoint& endpoint, ErrorCode& failed) {

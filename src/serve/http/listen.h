@@ -17,6 +17,10 @@ using Acceptor = asio::basic_socket_acceptor<Protocol, Executor>;
 using TcpAcceptor = Acceptor<asio::ip::tcp>;
 using UnixAcceptor = Acceptor<asio::local::stream_protocol>;
 
+// The kernel's buffer for what a client has not read yet; the kernel uses up to twice as much. It
+// is outside of the memory budget, and bounded by the number of connections.
+inline constexpr int kSendBuffer = 64 << 10;
+
 // Throws invalid_argument where the address is open to others and no key is set,
 // unavailable where it cannot be had.
 TcpAcceptor listen_tcp(io_context& io, const ServeConfig& config);

@@ -20,6 +20,7 @@
 #include "serve/http/listen.h"
 #include "serve/http/peer_load.h"
 #include "serve/http/shard.h"
+#include "serve/http/unsent.h"
 
 namespace sluice::serve::http {
 
@@ -41,6 +42,7 @@ constexpr std::int64_t kMinCrowdedConnections = 16, kForOwner = 64;
 constexpr int kRefusalsAtOnce = 64;
 constexpr std::int64_t kFilesOfOurOwn = 256;  // and the owner's, and those that are refused
 constexpr auto kRefusalTime = std::chrono::milliseconds(500);
+constexpr auto kLookAtRefusal = std::chrono::milliseconds(20);
 constexpr auto kOutOfFilesPause = std::chrono::milliseconds(100);
 
 Steady::duration seconds(double s) {
@@ -207,6 +209,8 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
     }
     if constexpr (std::is_same_v<Protocol, asio::ip::tcp>)
       socket.set_option(asio::ip::tcp::no_delay(true), failed);
+    else  // Unix sockets inherit no options
+      socket.set_option(asio::socket_base::send_buffer_size(kSendBuffer), failed);
     auto client = arrival(Socket(std::move(socket)), over_socket);
     const bool by_itself = client.load->connections >= options.config.max_connections_per_peer;
     if (by_itself || is_full(client)) {
@@ -262,11 +266,17 @@ Task<void> Server::Impl::reject(Shard& shard, Socket refused, bool by_itself) {
   socket->shutdown(asio::socket_base::shutdown_send, failed);
   Timer limit(shard.io(), kRefusalTime);
   limit.async_wait([socket](const ErrorCode& cancelled) {
-    ErrorCode ignored;
-    if (!cancelled) socket->close(ignored);
+    if (!cancelled) close_and_discard(*socket);
   });
   char unread[1024];
   while (!failed) co_await socket->async_read_some(asio::buffer(unread), into(failed));
+  Timer pause(shard.io());
+  while (failed == asio::error::eof && socket->is_open() && unsent_in_kernel(*socket) > 0) {
+    ErrorCode ignored;
+    pause.expires_after(kLookAtRefusal);
+    co_await pause.async_wait(into(ignored));
+  }
+  close_and_discard(*socket);
   --refusals;
 }
 

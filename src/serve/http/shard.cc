@@ -79,7 +79,8 @@ void Shard::end_unless_bound(std::uint64_t number, const std::shared_ptr<PeerLoa
                         asio::post(io_, [this, number] {
                           const auto at =
                               std::ranges::find(connections_, number, &Connection::number);
-                          if (at != connections_.end() && (*at)->is_idle()) (*at)->abort();
+                          if (at != connections_.end() && (*at)->is_idle())
+                            (*at)->end(Connection::Unsent::discard);
                         });
                       }));
 }
