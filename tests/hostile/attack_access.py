@@ -1,8 +1,8 @@
 """Attacks on what belongs to others: their leases, their processes, the alerts of all, the keys.
 Those of a second user need root, to become one; encodings.idna is read here because they may not."""
-import array, contextlib, encodings.idna, errno, http.client, json, os, shutil, signal, socket, subprocess, tempfile, time, unittest
+import array, contextlib, encodings.idna, errno, http.client, json, os, shutil, signal, socket, subprocess, tempfile, threading, time, unittest
 
-from hostile.case import Server, heard, memory_of, wait_for, within
+from hostile.case import Server, heard, memory_of, stopped, wait_for, within
 from lease_case import LeaseServer, UnixConnection, exchange
 from serve_case import PROGRAM
 
@@ -222,6 +222,43 @@ class Others(unittest.TestCase):
             self.assertEqual(as_user(OWNER, revoke), 200)
             entry = audited(server)[-1]
             self.assertEqual((entry["who"], entry["key"]), (f"uid:{STRANGER}", "api"))
+
+    @needs_root
+    def test_a_client_that_hangs_up_at_once_is_no_second_user(self):
+        """The kernel names no user of a closed socket: it was a peer with limits of its own."""
+        body = json.dumps({"agent": "a", "memory_gb": 1, "ttl_s": 600})
+        raw = (f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+               f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+        with LeaseServer("--set", "broker.max_gb_per_peer=8") as server:
+
+            def hang_up():
+                for i in range(40):
+                    with socket.socket() as client:
+                        client.bind((("127.0.0.1", "127.9.9.9")[i % 2], 0))
+                        client.connect(("127.0.0.1", server.port))
+                        client.setblocking(False)
+                        client.send(raw)
+                        if i % 4 == 3:  # the end of the connection queues behind this
+                            client.send(b" " * 8_000_000)
+                return True
+
+            def end_own_side():
+                with contextlib.closing(server.connect(within(10))) as client:
+                    client.sendall(raw)
+                    client.shutdown(socket.SHUT_WR)
+                    return heard(client).decode()
+
+            with stopped(server.process):  # it accepts after they have left
+                self.assertTrue(as_user(OWNER, hang_up))
+            wait_for("all are looked at", lambda: "sluice_http_connections 1\n" in
+                     server.ask("/metrics")[2])
+            later = threading.Timer(0.5, server.process.send_signal, [signal.SIGCONT])
+            with stopped(server.process):
+                later.start()
+                self.assertIn('"allocated"', as_user(OWNER, end_own_side))
+                later.join()
+            leases = over_tcp(server, "GET", "/v1/leases")[1]["leases"]
+            self.assertEqual([one.get("uid") for one in leases], [OWNER])
 
     @needs_root
     def test_users_that_are_not_mapped_are_not_one(self):

@@ -1,6 +1,6 @@
 """What the attacks share. A threshold of time goes through `within`, which gives instrumented
 servers (SLUICE_SANITIZED) more."""
-import contextlib, os, threading, time
+import contextlib, os, signal, threading, time
 
 from serve_case import Server, heard, status_of, wait_for  # noqa: F401 (for the attacks)
 
@@ -54,3 +54,18 @@ def attackers(count, attack):
         over.set()
         for thread in threads:
             thread.join(30)
+
+
+@contextlib.contextmanager
+def stopped(process):
+    """It does nothing until the block ends, not even accept connections."""
+    def state():
+        with open(f"/proc/{process.pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0]
+
+    process.send_signal(signal.SIGSTOP)
+    try:
+        wait_for("it stops", lambda: state() == "T")
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)

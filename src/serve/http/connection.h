@@ -108,10 +108,11 @@ class Connection {
   const bool over_socket_;
   const std::uint64_t number_;
   const std::shared_ptr<PeerLoad::Entry> load_;
-  MemoryBudget::Charge memory_;  // for the buffers below; the body has its own
-  bool has_shown_key_ = false;   // a right one, with the last request that had any
-  bool knows_user_ = false;      // local_uid() was called, or need not be
-  bool bound_ = false;           // see Response::binds
+  MemoryBudget::Charge memory_;   // for the buffers below; the body has its own
+  bool has_shown_key_ = false;    // a right one, with the last request that had any
+  bool knows_user_ = false;       // local_user() was called, or need not be
+  bool hung_up_unknown_ = false;  // see LocalUser::has_hung_up
+  bool bound_ = false;            // see Response::binds
   std::optional<std::list<Connection*>::iterator> place_;  // among the shard's connections
   Phase phase_ = Phase::reading;
   Instant deadline_{};

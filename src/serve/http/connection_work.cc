@@ -41,7 +41,9 @@ FairPool& Connection::pool() noexcept {
 // only read public values.
 void Connection::find_user(bool may_read_table) {
   if (knows_user_) return;
-  request_.peer.uid = local_uid(socket_.native_handle(), may_read_table);
+  const auto found = local_user(socket_.native_handle(), may_read_table);
+  request_.peer.uid = found.uid;
+  hung_up_unknown_ = found.has_hung_up;
   knows_user_ = request_.peer.uid != -1 || may_read_table;
 }
 
@@ -70,6 +72,10 @@ ResponseCache::Shared Connection::call_or_find(Response& response) {
   if (reuse)
     if (auto kept = recent.find(match_.index, *query_, Steady::now())) return kept;
   find_user(true);
+  if (hung_up_unknown_ && !route.serves_hung_up) {
+    gone_ = true;
+    return nullptr;
+  }
   if (over_socket_) forget_ended(request_.peer, socket_.native_handle());
   response = call(route);
   if (!reuse || response.status != 200) return nullptr;

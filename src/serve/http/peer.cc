@@ -145,12 +145,40 @@ std::string in_table(const End& end, bool as_v6) {
   return text + fmt::format(":{:04X}", ntohs(end.port));
 }
 
-std::int64_t read_table(const Ends& ends, bool as_v6, const std::string& proc) {
+Found read_table(const Ends& ends, bool as_v6, const std::string& proc, std::int64_t& uid) {
   const auto local = in_table(ends.theirs, as_v6), remote = in_table(ends.ours, as_v6);
   std::ifstream table(proc + (as_v6 ? "/net/tcp6" : "/net/tcp"));
-  for (std::string line; std::getline(table, line);)
-    if (const auto uid = uid_in_line(line, local, remote)) return *uid;
-  return -1;
+  std::string line;
+  if (!std::getline(table, line)) return Found::cannot_tell;
+  while (std::getline(table, line))
+    if (const auto found = uid_in_line(line, local, remote)) {
+      uid = *found;
+      return Found::yes;
+    }
+  return Found::no;
+}
+
+// An IPv4 client may be in the table of IPv6, with a mapped address.
+Found read_tables(const Ends& ends, const std::string& proc, std::int64_t& uid) {
+  const bool is_v4 = ends.theirs.family == AF_INET;
+  const auto in_v4 = is_v4 ? read_table(ends, false, proc, uid) : Found::no;
+  if (in_v4 == Found::yes) return in_v4;
+  const auto in_v6 = read_table(ends, true, proc, uid);
+  if (in_v6 == Found::cannot_tell && is_v4) return in_v4;  // no IPv6 here
+  return in_v4 == Found::cannot_tell && in_v6 == Found::no ? in_v4 : in_v6;
+}
+
+// Returns whether the address of the other end is one of this machine: only such can be bound. Yes
+// where that cannot be tried for lack of files, which a local user may cause.
+bool is_of_this_machine(int socket) {
+  sockaddr_storage theirs{};
+  socklen_t size = sizeof theirs;
+  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&theirs), &size) != 0) return false;
+  if (theirs.ss_family == AF_INET) reinterpret_cast<sockaddr_in&>(theirs).sin_port = 0;
+  if (theirs.ss_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(theirs).sin6_port = 0;
+  const Descriptor probe(::socket(theirs.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  return probe.get() < 0 ||
+         ::bind(probe.get(), reinterpret_cast<const sockaddr*>(&theirs), size) == 0;
 }
 
 // The n-th word, from 0; empty when there are fewer.
@@ -251,14 +279,14 @@ Peer tcp_peer(int socket) {
   return peer;
 }
 
-std::int64_t local_uid(int socket, bool may_read_table, const std::string& proc) {
+LocalUser local_user(int socket, bool may_read_table, const std::string& proc) {
   const auto ends = ends_of(socket);
-  if (!ends) return -1;
+  if (!ends) return {.has_hung_up = true};  // reset
   std::int64_t uid = -1;
-  if (ask_kernel(*ends, uid) != Found::cannot_tell) return known_uid(uid, proc);
-  if (!may_read_table) return -1;
-  if (ends->theirs.family == AF_INET) uid = read_table(*ends, false, proc);
-  return known_uid(uid >= 0 ? uid : read_table(*ends, true, proc), proc);
+  auto found = ask_kernel(*ends, uid);
+  if (found == Found::cannot_tell && may_read_table) found = read_tables(*ends, proc, uid);
+  if (found == Found::yes) return {.uid = known_uid(uid, proc)};
+  return {.has_hung_up = found == Found::no && is_of_this_machine(socket)};
 }
 
 std::optional<std::int64_t> uid_in_line(std::string_view line, std::string_view local,

@@ -44,11 +44,17 @@ void forget_ended(Peer& peer, int socket);
 // The other end of a connected TCP socket: its address alone.
 Peer tcp_peer(int socket);
 
+struct LocalUser {
+  std::int64_t uid = -1;     // -1: of another machine, has hung up, or cannot be determined
+  bool has_hung_up = false;  // a client of this machine that holds its socket no more: it may have
+                             // been any user, and hears no answer
+};
+
 // The user of the other end of a TCP connection from this machine, whatever address it comes
-// from. -1 where it is from another one, is closed already, or cannot be determined. One query to
-// the kernel (NETLINK_SOCK_DIAG) whatever the number of sockets; where there is none of that and
-// `may_read_table`, /proc/net/tcp is read, which takes a millisecond for a thousand sockets.
-std::int64_t local_uid(int socket, bool may_read_table, const std::string& proc = "/proc");
+// from. One query to the kernel (NETLINK_SOCK_DIAG) whatever the number of sockets; where there is
+// none of that and `may_read_table`, /proc/net/tcp is read, which takes a millisecond for a
+// thousand sockets.
+LocalUser local_user(int socket, bool may_read_table, const std::string& proc = "/proc");
 
 // A line of /proc/net/tcp or tcp6: the user of an open socket with these ends, each
 // "ADDRESS:PORT" in hexadecimal as the table writes it; nothing for any other line. A socket

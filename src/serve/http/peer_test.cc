@@ -82,11 +82,11 @@ TEST(Peer, AnUnmappedUserOwnsNothing) {
   map("         0          0 4294967295\n");
   EXPECT_EQ(overflow_uid(proc), std::nullopt);
   EXPECT_EQ(unix_peer(ends[0], proc).uid, own);
-  EXPECT_EQ(local_uid(loop.server, true, proc), own);
+  EXPECT_EQ(local_user(loop.server, true, proc).uid, own);
   map("         0       1000          1\n         1     100000      65536\n");
   EXPECT_EQ(overflow_uid(proc), own);
   EXPECT_EQ(unix_peer(ends[0], proc).uid, broker::kUnmappedUid);
-  EXPECT_EQ(local_uid(loop.server, true, proc), broker::kUnmappedUid);
+  EXPECT_EQ(local_user(loop.server, true, proc).uid, broker::kUnmappedUid);
   Peer peer;
   peer.uid = broker::kUnmappedUid, peer.key = "api";
   EXPECT_EQ(peer.name(), "uid:unmapped");
@@ -130,27 +130,32 @@ TEST(Peer, AConnectionFromAnotherLocalAddressHasItsUser) {
   ASSERT_EQ(::bind(client, reinterpret_cast<sockaddr*>(&from), sizeof from), 0);
   ASSERT_EQ(::connect(client, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
   const int server = ::accept(listener, nullptr, nullptr);
-  EXPECT_EQ(local_uid(server, true), static_cast<std::int64_t>(::geteuid()));
+  EXPECT_EQ(local_user(server, true).uid, static_cast<std::int64_t>(::geteuid()));
   for (const int fd : {listener, client, server}) ::close(fd);
 }
 
 TEST(Peer, TheUserOfALocalTcpConnectionIsFound) {
   const Loop loop;
   EXPECT_EQ(tcp_peer(loop.server).address, "127.0.0.1");
-  EXPECT_EQ(local_uid(loop.server, true), static_cast<std::int64_t>(::geteuid()));
+  EXPECT_EQ(local_user(loop.server, true).uid, static_cast<std::int64_t>(::geteuid()));
 }
 
 TEST(Peer, TheUserIsFoundOverADualStackSocket) {
   const Loop loop(AF_INET6);
   if (!loop.is_open) GTEST_SKIP() << "no IPv6 here";
   EXPECT_EQ(tcp_peer(loop.server).address, "127.0.0.1");
-  EXPECT_EQ(local_uid(loop.server, true), static_cast<std::int64_t>(::geteuid()));
+  EXPECT_EQ(local_user(loop.server, true).uid, static_cast<std::int64_t>(::geteuid()));
 }
 
 TEST(Peer, AClosedConnectionHasNoUserRatherThanRoot) {
   Loop loop;
+  EXPECT_FALSE(local_user(loop.server, true).has_hung_up);
+  ::shutdown(loop.client, SHUT_WR);
+  EXPECT_EQ(local_user(loop.server, true).uid, static_cast<std::int64_t>(::geteuid()));
   ::close(std::exchange(loop.client, -1));
-  EXPECT_EQ(local_uid(loop.server, true), -1);
+  const auto closed = local_user(loop.server, true);
+  EXPECT_EQ(closed.uid, -1);
+  EXPECT_TRUE(closed.has_hung_up);
 }
 
 struct Closing {
@@ -177,7 +182,7 @@ TEST(Peer, AListenerOnTheClientsPortIsNotTheClient) {
     if (::bind(listener.fd, reinterpret_cast<const sockaddr*>(&client), size) != 0)
       continue;  // another program has the port as well
     ASSERT_EQ(::listen(listener.fd, 1), 0);
-    EXPECT_EQ(local_uid(loop.server, true), -1);
+    EXPECT_EQ(local_user(loop.server, true).uid, -1);
     return;
   }
   FAIL() << "no port was free";

@@ -36,6 +36,9 @@ struct Route {
   std::uint64_t max_body = 0;  // bytes; the server's own limits hold beside it
   // An answer to the same query is cached for this long; the ages in it are wrong by at most that.
   std::chrono::milliseconds reuse{0};
+  // Also served where a client of this machine hung up before its user was known: the request
+  // takes nothing, or needs a key.
+  bool serves_hung_up = false;
 };
 
 class Router {

@@ -97,7 +97,8 @@ std::vector<Route> make_routes(Service& service) {
     const auto answer = entry.access == Access::anyone ? answer_to : answer_audited;
     auto handler = [&service, &entry, answer](Request& r) { return answer(r, entry, service); };
     routes.push_back({entry.method, entry.pattern, handler, entry.open, entry.execution,
-                      entry.max_body, std::chrono::milliseconds(entry.reuse_ms)});
+                      entry.max_body, std::chrono::milliseconds(entry.reuse_ms),
+                      entry.serves_hung_up || entry.access != Access::anyone});
   });
   return routes;
 }

@@ -244,7 +244,7 @@ bool Server::Impl::is_full(const Arrival& client) const {
 Arrival Server::Impl::arrival(Socket socket, bool over_socket) {
   const int fd = socket.native_handle();
   Arrival made{std::move(socket), over_socket, over_socket ? unix_peer(fd) : tcp_peer(fd)};
-  if (!over_socket) made.peer.uid = local_uid(fd, false);
+  if (!over_socket) made.peer.uid = local_user(fd, false).uid;
   made.load = load.find(made.peer.origin());
   return made;
 }
