@@ -402,6 +402,22 @@ class Memory(unittest.TestCase):
                 wait_for("memory is given back",
                          lambda: memory_of(server.process) - before < 40 * MB, 10)
 
+    @unittest.skipIf(SANITIZED, "the allocator is another one")
+    def test_bodies_are_returned_without_a_trim(self):
+        """malloc_trim holds the allocator's locks: /health/live took 0.8 s beside it."""
+        with Server(*DEMO) as server, contextlib.ExitStack() as open_ones:
+            wait_for("it is ready", lambda: server.ask("/health/ready")[0] == 200, within(10))
+            before = memory_of(server.process)
+            with contextlib.ExitStack() as large:
+                for _ in range(7):  # too little for a trim
+                    large.enter_context(contextlib.closing(self.upload(server, 2 * MB, MB)))
+                    small = open_ones.enter_context(contextlib.closing(self.upload(server, MB, 0)))
+                    small.sendall(b" " * 50_000)  # stays behind it
+                wait_for("they have arrived",
+                         lambda: memory_of(server.process) - before > 6 * MB, within(10))
+            wait_for("memory is given back",
+                     lambda: memory_of(server.process) - before < 4 * MB, within(5))
+
     def test_clients_that_read_nothing_fill_no_memory(self):
         with Server(*DEMO, "--set", f"serve.memory_budget={64 * MB}") as server, \
                 contextlib.ExitStack() as open_ones:

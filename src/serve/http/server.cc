@@ -36,6 +36,9 @@ constexpr FairPool::Options kWork{.threads = 2,
 // The queue holds as many tasks as there may be connections: every connected client may renew.
 constexpr FairPool::Options kLeases{
     .threads = 2, .max_queued = 16384, .max_queued_per_client = 4096};
+// malloc_trim holds the locks of the allocator. Were its thread niced, threads that allocate would
+// wait for it while others use the cores.
+constexpr FairPool::Options kTrim{.threads = 1};
 // Past three quarters of all connections, only peers with fewer than kMinCrowdedConnections get
 // more. kForOwner connections beyond all are for the server's user and root over the Unix socket.
 constexpr std::int64_t kMinCrowdedConnections = 16, kForOwner = 64;
@@ -73,12 +76,13 @@ std::string busy_answer(bool by_itself) {
   return bytes;
 }
 
-// malloc_trim leaves the unused end of other arenas than the first alone, and by default that may
-// be 64 MB in each: what one large body was read into.
+// Bodies and answers are mapped one by one, so that freeing them returns their memory without
+// malloc_trim, which holds the allocator's locks for as long as there is much to return. It also
+// leaves the unused end of other arenas than the first alone, by default up to 64 MB in each.
 void return_large_blocks() {
-  constexpr int kLargeBlock = 8 << 20;
-  ::mallopt(M_MMAP_THRESHOLD, kLargeBlock);
-  ::mallopt(M_TRIM_THRESHOLD, kLargeBlock);
+  constexpr int kMapped = 256 << 10, kUnusedEnd = 8 << 20;
+  ::mallopt(M_MMAP_THRESHOLD, kMapped);
+  ::mallopt(M_TRIM_THRESHOLD, kUnusedEnd);
 }
 
 }  // namespace
@@ -106,7 +110,7 @@ struct Server::Impl {
   PeerLoad load;
   std::atomic<std::int64_t> max_connections;
   std::atomic<double> drain_timeout_s;
-  FairPool work{kWork}, leases{kLeases};
+  FairPool work{kWork}, leases{kLeases}, trim{kTrim};
   Shared shared;
   std::vector<std::unique_ptr<Shard>> shards;
   TcpAcceptor tcp;
@@ -253,7 +257,7 @@ void Server::Impl::each_second() {
   if (options.each_second) options.each_second();
   shared.response_cache.evict_expired(Steady::now());
   // Returns memory of finished large requests from the allocator to the system.
-  if (memory.should_trim()) work.post("", FairPool::Work([] { ::malloc_trim(0); }));
+  if (memory.should_trim()) trim.post("", FairPool::Work([] { ::malloc_trim(0); }));
 }
 
 // 503, with time for the client to read it.
@@ -303,6 +307,7 @@ bool Server::Impl::stop() {
   work.drop_queued();  // the connections are closed; what leases wait for is still done
   work.join();
   leases.join();
+  trim.join();
   return clean;
 }
 
