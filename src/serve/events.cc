@@ -12,6 +12,9 @@ namespace {
 // Rates of all listeners of one client together.
 constexpr auto kStateEvery = std::chrono::milliseconds(5), kEventsEvery = kStateEvery;
 constexpr auto kEventsOfSubjectEvery = std::chrono::milliseconds(1);
+// A client with more listeners waits for a turn with the first events of each, too: every new one
+// may ask for all events that are kept.
+constexpr long kFewListeners = 40;
 constexpr auto kHeartbeat = std::chrono::seconds(15);     // proxies cut what is silent for a minute
 constexpr std::string_view kOpening = "retry: 1000\n\n";  // a browser comes back after this many ms
 constexpr std::string_view kHeartbeatText = ": still here\n\n";
@@ -117,9 +120,16 @@ Steady::duration EventCursor::interval() const noexcept {
   return std::max<Steady::duration>(*interval_, client_group_.use_count() * kStateEvery);
 }
 
+Steady::duration EventCursor::events_interval() const noexcept {
+  return client_group_.use_count() * (subject_.empty() ? kEventsEvery : kEventsOfSubjectEvery);
+}
+
 Instant EventCursor::pull(Instant now, std::string& out) {
   const auto before = out.size();
-  if (!std::exchange(began_, true)) out += kOpening;
+  if (!std::exchange(began_, true)) {
+    out += kOpening;
+    if (client_group_.use_count() > kFewListeners) events_due_ = now + events_interval();
+  }
   append_events(now, out);
   if (interval_) append_state(now, out);
   if (out.size() == before && now >= heartbeat_due_) out += kHeartbeatText;
@@ -133,8 +143,7 @@ void EventCursor::append_events(Instant now, std::string& out) {
   const auto batch = ring_.since(after_, subject_);
   if (batch.newest == after_) return;
   after_ = batch.newest;
-  events_due_ =
-      now + client_group_.use_count() * (subject_.empty() ? kEventsEvery : kEventsOfSubjectEvery);
+  events_due_ = now + events_interval();
   if (batch.missed > 0)
     out += sse_message("gap", {}, "{\"missed\":" + std::to_string(batch.missed) + "}");
   out += batch.text;

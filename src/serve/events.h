@@ -96,6 +96,7 @@ class EventCursor {
   void append_events(Instant now, std::string& out);
   void append_state(Instant now, std::string& out);
   Steady::duration interval() const noexcept;
+  Steady::duration events_interval() const noexcept;
 
   const EventRing& ring_;
   std::uint64_t after_;

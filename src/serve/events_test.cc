@@ -157,6 +157,7 @@ TEST(EventCursor, ManyListenersWithAnIntervalShareTheEventRateToo) {
     cursor.pull(start + std::chrono::duration_cast<Steady::duration>(Seconds(after_s)), out);
     return out.find("alert") != std::string::npos;
   };
+  EXPECT_FALSE(hears(-10));
   ring.add("alert", "{}");
   EXPECT_TRUE(hears(0));
   ring.add("alert", "{}");
@@ -178,6 +179,8 @@ TEST(EventCursor, ManyListenersOfOneClientShareTheEventRate) {
     if (again != nullptr) *again = next;
     return out.find("lease_granted") != std::string::npos;
   };
+  EXPECT_FALSE(hears(any, -10));
+  EXPECT_FALSE(hears(own, -10));
   ring.add("lease_granted", "{}", "lease 7");
   EXPECT_TRUE(hears(any, 0));
   EXPECT_TRUE(hears(own, 0));
@@ -189,6 +192,27 @@ TEST(EventCursor, ManyListenersOfOneClientShareTheEventRate) {
   EXPECT_FALSE(hears(own, 0.5));
   EXPECT_TRUE(hears(own, 1.1));
   EXPECT_TRUE(hears(any, 5.1));
+}
+
+// Each of 2,000 new listeners once got all kept events at once.
+TEST(EventCursor, TheFirstEventsOfManyListenersWaitForTheirTurn) {
+  EventRing ring(1, 8);
+  ring.add("alert", "{}");
+  const auto client_group = std::make_shared<char>();
+  std::vector<EventCursor::ClientGroup> others(20, client_group);
+  const Instant start{std::chrono::hours(1)};
+  const auto hears = [&](EventCursor& cursor, Instant at) {
+    std::string out;
+    cursor.pull(at, out);
+    return out.find("alert") != std::string::npos;
+  };
+  EventCursor of_few(ring, 0, std::nullopt, nullptr, "", client_group);
+  EXPECT_TRUE(hears(of_few, start));
+  others.resize(999, client_group);
+  EventCursor of_many(ring, 0, std::nullopt, nullptr, "", client_group);
+  EXPECT_FALSE(hears(of_many, start));
+  EXPECT_FALSE(hears(of_many, start + std::chrono::seconds(4)));
+  EXPECT_TRUE(hears(of_many, start + std::chrono::milliseconds(5100)));
 }
 
 TEST(EventCursor, AListenerThatMissedMuchGetsItInBatches) {

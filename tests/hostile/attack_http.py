@@ -130,6 +130,22 @@ class Unread(unittest.TestCase):
                         self.assertEqual(status_of(answer), 200, path)
             wait_for("all are closed", lambda: connections(server) <= 2, within(5))
 
+    def test_event_streams_leave_little_in_the_kernel(self):
+        """2,040 streams of one user once held 1 GB there."""
+        with Server(*DEMO, "--set", "watch.interval_s=0.1") as server, \
+                contextlib.ExitStack() as clients:
+            wait_for("all is known", lambda: len(server.ask("/v1/state")[2]) > 8000, within(10))
+            for _ in range(10):
+                s = clients.enter_context(contextlib.closing(socket.socket()))
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+                s.settimeout(10)
+                s.connect(("127.0.0.1", server.port))
+                s.sendall(get("/v1/events?interval=0.1"))
+            wait_for("their buffers are filled", lambda: sum(
+                n > 50_000 for n, _ in tcp_sockets(server.port)) == 10, within(10))
+            time.sleep(3)
+            self.assertLess(max(n for n, _ in tcp_sockets(server.port)), 150_000)
+
 
 class Ending(unittest.TestCase):
     def test_queued_work_of_a_client_does_not_hold_up_the_end(self):

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::size_t kLargeBody = 64 << 10;    // sent from where it is, not copied behind others
 constexpr std::size_t kKeepAnswers = 64 << 10;  // a larger buffer is given back when it is sent
-constexpr int kStreamSendBuffer = 256 << 10;
 constexpr std::size_t kWrittenAtOnce = 256 << 10;         // of one answer, before others' turns
 constexpr std::size_t kSlowestBytesPerSecond = 64 << 10;  // a client may take an answer this slowly
 
@@ -127,7 +126,6 @@ Task<void> Connection::stream() {
   auto& counters = shard_.counters();
   counters.streams(1);
   ErrorCode ignored;
-  socket_.set_option(asio::socket_base::send_buffer_size(kStreamSendBuffer), ignored);
   while (!gone_ && !shard_.draining()) {
     co_await yield_to_others();
     if (gone_ || shard_.draining()) break;  // drain() came meanwhile
