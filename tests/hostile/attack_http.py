@@ -147,6 +147,23 @@ class Unread(unittest.TestCase):
             self.assertLess(max(n for n, _ in tcp_sockets(server.port)), 150_000)
 
 
+class Files(unittest.TestCase):
+    def test_a_lack_of_files_is_logged_once(self):
+        """Ten lines a second, and only 256 files were kept for what is no connection."""
+        with Server(*DEMO, under=("prlimit", "--nofile=1000:1000")) as server:
+            at_most = wait_for("the limit is logged", lambda: re.search(
+                r"(\d+) connections at once", server.logged()))
+            self.assertLessEqual(int(at_most[1]), 1000 - 448)
+            wait_for("it is ready", lambda: server.ask("/health/ready")[0] == 200, within(10))
+            subprocess.run(["prlimit", f"--pid={server.process.pid}", "--nofile=10:1000"], check=True)
+            with contextlib.closing(server.connect()):
+                time.sleep(1.5)
+                subprocess.run(["prlimit", f"--pid={server.process.pid}", "--nofile=1000:1000"],
+                               check=True)
+            wait_for("it accepts again", lambda: server.ask("/health")[0] == 200)
+            self.assertEqual(server.logged().count("cannot accept a connection"), 1)
+
+
 class Ending(unittest.TestCase):
     def test_queued_work_of_a_client_does_not_hold_up_the_end(self):
         """250 long looks at the history of leases were run to the last before the server ended."""

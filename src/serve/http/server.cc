@@ -43,10 +43,13 @@ constexpr FairPool::Options kTrim{.threads = 1};
 // more. kForOwner connections beyond all are for the server's user and root over the Unix socket.
 constexpr std::int64_t kMinCrowdedConnections = 16, kForOwner = 64;
 constexpr int kRefusalsAtOnce = 64;
-constexpr std::int64_t kFilesOfOurOwn = 256;  // and the owner's, and those that are refused
+// Files besides the connections: the owner's connections, refused ones, a pidfd for each of up to
+// 256 holders, databases and system files.
+constexpr std::int64_t kFilesOfOurOwn = 448;
 constexpr auto kRefusalTime = std::chrono::milliseconds(500);
 constexpr auto kLookAtRefusal = std::chrono::milliseconds(20);
 constexpr auto kOutOfFilesPause = std::chrono::milliseconds(100);
+constexpr auto kOutOfFilesLog = std::chrono::seconds(10);  // a line of the log at most so often
 
 Steady::duration seconds(double s) {
   return std::chrono::duration_cast<Steady::duration>(Seconds(s));
@@ -98,6 +101,7 @@ struct Server::Impl {
   Arrival arrival(Socket socket, bool over_socket);
   bool is_full(const Arrival& client) const;
   void limit_connections(std::int64_t files);
+  void warn_of_no_accept(const ErrorCode& why);
   void each_second();
   void open_socket();
   void close_listeners();
@@ -118,6 +122,7 @@ struct Server::Impl {
   std::optional<UnixAcceptor> local;
   std::string host, why_no_socket;
   std::size_t next = 0;  // the shard that gets the next connection
+  Instant warned_at{};   // that a connection could not be accepted
   std::atomic<int> refusals{0};
   bool stopped = false;
   std::atomic<std::size_t> running{0};
@@ -206,7 +211,7 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
     auto socket = co_await acceptor.async_accept(shard.io(), into(failed));
     if (failed == asio::error::operation_aborted || failed == asio::error::bad_descriptor) break;
     if (failed) {  // out of files or memory: what is open goes on, new ones wait
-      log::warn("http: cannot accept a connection: {}", failed.message());
+      warn_of_no_accept(failed);
       pause.expires_after(kOutOfFilesPause);
       co_await pause.async_wait(into(failed));
       continue;
@@ -227,6 +232,13 @@ Task<void> Server::Impl::accept(Acceptor<Protocol>& acceptor, bool over_socket,
     next = (next + 1) % shards.size();
     shard.adopt(std::move(client));
   }
+}
+
+void Server::Impl::warn_of_no_accept(const ErrorCode& why) {
+  const auto now = Steady::now();
+  if (warned_at != Instant{} && now - warned_at < kOutOfFilesLog) return;
+  warned_at = now;
+  log::warn("http: cannot accept a connection: {}", why.message());
 }
 
 // A client that takes every file would keep all others out.
