@@ -130,12 +130,20 @@ std::int64_t Statement::number(int column) const {
   return sqlite3_column_int64(handle_.get(), column);
 }
 
-std::string Statement::text(int column) const {
+std::string Statement::text(int column) const { return std::string(view(column)); }
+
+std::string_view Statement::view(int column) const {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(handle_.get(), column));
-  return text == nullptr
-             ? ""
-             : std::string(text,
-                           static_cast<std::size_t>(sqlite3_column_bytes(handle_.get(), column)));
+  if (text == nullptr) return "";
+  return {text, static_cast<std::size_t>(sqlite3_column_bytes(handle_.get(), column))};
+}
+
+bool Statement::is_number(int column) const {
+  return sqlite3_column_type(handle_.get(), column) == SQLITE_INTEGER;
+}
+
+bool Statement::is_text(int column) const {
+  return sqlite3_column_type(handle_.get(), column) == SQLITE_TEXT;
 }
 
 std::span<const unsigned char> Statement::blob(int column) const {

@@ -63,6 +63,9 @@ class Statement {
   bool step();  // false when there is no further row; then it may be bound again
   std::int64_t number(int column) const;
   std::string text(int column) const;
+  std::string_view view(int column) const;  // of text or a blob; valid until the next step
+  bool is_number(int column) const;         // before a function above has converted it
+  bool is_text(int column) const;
   std::span<const unsigned char> blob(int column) const;  // valid until the next step
 
  private:

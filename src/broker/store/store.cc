@@ -19,6 +19,7 @@
 #include "base/sqlite/sqlite.h"
 #include "broker/store/store_folder.h"
 #include "broker/store/store_rows.h"
+#include "broker/store/stored_rows.h"
 
 namespace sluice::broker {
 
@@ -64,6 +65,7 @@ void settle_schema(Database& db) {
   if (version == 0) db.run(kCreateTables);
   for (auto v = version; v > 0 && v < kVersion; ++v)
     db.run(kMigrations[static_cast<std::size_t>(v - 1)]);
+  if (version > 0 && version < kFirstWithChecksums) seal_rows(db);
   if (version < kVersion)
     db.run(fmt::format("PRAGMA user_version={}; PRAGMA application_id={}", kVersion, kApplication));
   all.commit();
@@ -94,6 +96,7 @@ struct Store::Impl {
   void open_file(const std::string& path);
   void close_all();
   Past read_past(Statement& rows, const Moment& at);
+  void report_and_drop(const StoredRows& rows);
   void work(std::stop_token stop);
   void checkpoint();
   void note_position();
@@ -143,14 +146,16 @@ struct Store::Impl {
 Store::Impl::Impl(Options o) : options(std::move(o)) {
   open();
   save.emplace(*db, kSaveLease);
+  // The state of the row itself: an index that is damaged must not name a lease in force.
   forget.emplace(*db,
-                 "DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE state = 'ended' AND "
-                 "ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms LIMIT ?)");
+                 "DELETE FROM leases WHERE +state = 'ended' AND id IN (SELECT id FROM leases "
+                 "WHERE state = 'ended' AND ended_ms < ? AND id < (SELECT max(id) FROM leases) "
+                 "ORDER BY ended_ms LIMIT ?)");
   forget_of_peer.emplace(
       *db,
-      "DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE peer = ? AND state = 'ended' "
-      "AND "
-      "ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms LIMIT ?)");
+      "DELETE FROM leases WHERE +state = 'ended' AND id IN (SELECT id FROM leases WHERE peer = ? "
+      "AND state = 'ended' AND ended_ms < ? AND id < (SELECT max(id) FROM leases) "
+      "ORDER BY ended_ms LIMIT ?)");
   const Lock guard(writing);
   count_ended();
   if (!folder) return;
@@ -298,40 +303,46 @@ Store::Store(Options options) : impl_(std::make_unique<Impl>(std::move(options))
 Store::~Store() = default;
 
 Store::Loaded Store::load(const Moment& at) {
-  Loaded out;
-  auto& db = *impl_->db;
+  StoredRows rows;
   try {
-    Statement live(db, kLiveLeases);
-    while (live.step()) out.leases.push_back(lease_from(live, at));
-    Statement runs(
-        db,
-        "SELECT peer, agent, model_type, runs, at_ms FROM footprints ORDER BY at_ms DESC "
-        "LIMIT ?");
-    runs.bind(static_cast<std::int64_t>(kMaxFootprints));
-    while (runs.step())
-      out.footprints[{runs.text(0), runs.text(1), runs.text(2)}] = {footprints_from(runs.text(3)),
-                                                                    runs.number(4)};
+    rows = read_rows(*impl_->db, at);
   } catch (const Error& e) {
     if (e.code() != Code::internal || !impl_->folder) throw;
     refuse_store(impl_->folder->database(), e.reason());
   }
-  out.last_id =
-      std::max(first_number(at.wall),
-               static_cast<LeaseId>(db.number("SELECT coalesce(max(id), 0) FROM leases")));
+  Loaded out;
+  out.last_id = std::max(first_number(at.wall), rows.last);
   if (impl_->folder) {
-    out.last_id = std::max(out.last_id, impl_->folder->marked().reserved.value_or(0));
+    // What is reserved is above each number that was given; a damaged number may be any.
+    out.last_id =
+        std::max(out.last_id, impl_->folder->marked().reserved.value_or(rows.last_damaged));
     impl_->reserve_above(out.last_id);
   }
-  out.same_boot = !impl_->options.boot_id.empty() &&
-                  db.text("SELECT value FROM state WHERE key='boot'") == impl_->options.boot_id;
+  impl_->report_and_drop(rows);
+  // Where the record is lost, start times alone tell: a process of an earlier boot has another one.
+  const auto& boot_id = impl_->options.boot_id;
+  out.same_boot = !boot_id.empty() && (rows.boot ? *rows.boot == boot_id : rows.is_state_damaged);
+  out.leases = std::move(rows.live), out.footprints = std::move(rows.footprints);
   return out;
+}
+
+void Store::Impl::report_and_drop(const StoredRows& rows) {
+  const auto found = damage_in(rows);
+  if (found.empty() || !folder) return;
+  const Lock guard(writing);
+  folder->report_rows(found, *db);
+  try {
+    drop_damaged(*db, rows);
+    count_ended();
+  } catch (const Error& e) {  // a full disk; they are left out all the same
+    log::warn("leases: damaged rows stay in the file: {}", e.what());
+  }
 }
 
 void Store::remember_boot() {
   const Lock guard(impl_->writing);
-  Statement(*impl_->db, "INSERT OR REPLACE INTO state VALUES('boot', ?)")
-      .bind(impl_->options.boot_id)
-      .step();
+  Statement state(*impl_->db, kSaveState);
+  save_state(state, "boot", impl_->options.boot_id);
 }
 
 void Store::write(std::span<const Lease* const> leases, const Moment& at) {
@@ -395,21 +406,15 @@ void Store::write(const FootprintKey& key, std::span<const Footprint> runs, cons
         .bind(instead->agent)
         .bind(instead->model_type)
         .step();
-  Statement(*impl_->db, "INSERT OR REPLACE INTO footprints VALUES(?, ?, ?, ?, ?)")
-      .bind(key.peer)
-      .bind(key.agent)
-      .bind(key.model_type)
-      .bind(footprints_text(runs))
-      .bind(unix_ms(at.wall))
-      .step();
+  Statement save(*impl_->db, kSaveFootprint);
+  save_footprint(save, key, footprints_text(runs), unix_ms(at.wall));
   both.commit();
 }
 
 void Store::probe(const Moment& at) {
   const Lock guard(impl_->writing);
-  Statement(*impl_->db, "INSERT OR REPLACE INTO state VALUES('probe', ?)")
-      .bind(std::to_string(unix_ms(at.wall)))
-      .step();
+  Statement state(*impl_->db, kSaveState);
+  save_state(state, "probe", std::to_string(unix_ms(at.wall)));
 }
 
 std::string Store::damage() const { return impl_->folder ? impl_->folder->damage() : ""; }

@@ -15,6 +15,7 @@
 #include "broker/broker_for_tests.h"
 #include "broker/store/store.h"
 #include "broker/store/store_folder.h"
+#include "broker/store/stored_rows.h"
 
 namespace sluice::broker {
 namespace {
@@ -277,7 +278,11 @@ TEST_F(StoreDamageTest, ADamagedPageIsFoundWithoutStartingAndNothingIsChanged) {
 
 TEST_F(StoreDamageTest, AnInvalidLeaseIsFoundWithoutStarting) {
   kill_a_broker();
-  Database(path, false).run("UPDATE leases SET state='strange'");
+  {
+    Database db(path, false);
+    db.run("UPDATE leases SET state='strange'");
+    seal_rows(db);
+  }
   EXPECT_THAT(store_health(options.dir).refusal, HasSubstr("strange"));
 }
 

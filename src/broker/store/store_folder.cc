@@ -17,6 +17,7 @@
 #include "base/sqlite/sqlite_file.h"
 #include "base/state_file.h"
 #include "broker/store/store_rows.h"
+#include "broker/store/stored_rows.h"
 #include "watch/alert.h"
 
 namespace sluice::broker {
@@ -73,18 +74,28 @@ bool copy_database(const std::string& from, const std::string& to) {
   return has_any;
 }
 
+std::string copy_name() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return kCopies + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+}
+
+// Throws internal where a server would refuse it.
+std::vector<std::string> damage_of_rows(const std::string& database) {
+  Database db(database, false);
+  require_whole(db);
+  if (db.number("PRAGMA user_version") != kVersion) return {};
+  return damage_in(read_rows(db, {Steady::now(), std::chrono::system_clock::now()}));
+}
+
 // Why a server would refuse the database; empty where it would not. Of a copy: SQLite writes to
 // what it opens.
-std::string refusal_of_copy(const std::string& database) {
+std::string refusal_of_copy(const std::string& database, std::vector<std::string>& damage) {
   auto dir = (fs::temp_directory_path() / "sluice-leases-XXXXXX").string();
   if (::mkdtemp(dir.data()) == nullptr)
     throw Error(Code::unavailable, dir + " cannot be made to check the leases in");
   std::string why;
   try {
-    if (copy_database(database, dir + "/leases.db")) {
-      Database copy(dir + "/leases.db", false);
-      require_sound(copy, {Steady::now(), std::chrono::system_clock::now()});
-    }
+    if (copy_database(database, dir + "/leases.db")) damage = damage_of_rows(dir + "/leases.db");
   } catch (const Error& e) {
     why = e.reason();
   }
@@ -136,12 +147,31 @@ StoreFolder::~StoreFolder() {
 
 // SQLite drops what it cannot read of a log, and with it what could be examined.
 void StoreFolder::keep_copy() noexcept try {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  copy_ = kCopies + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
-  if (copy_database(database(), dir_ + "/" + copy_))
-    found_.back() += "; a copy of what is left is " + copy_;
+  copy_ = copy_name();
+  has_copy_ = copy_database(database(), dir_ + "/" + copy_);
+  if (has_copy_) found_.back() += "; a copy of what is left is " + copy_;
 } catch (const std::exception& e) {
   log::warn("leases: no copy of what is damaged is kept: {}", e.what());
+}
+
+// SQLite writes it: to open and close the file here would drop SQLite's locks on it.
+std::string StoreFolder::copy_of_open(Database& db) noexcept try {
+  if (has_copy_) return "";
+  const auto name = copy_name();
+  { const StateFile empty(dir_ + "/" + name, O_RDWR | O_CREAT | O_EXCL); }
+  Statement(db, "VACUUM INTO ?").bind(dir_ + "/" + name).step();
+  copy_ = name;
+  drop_older_copies();
+  has_copy_ = true;
+  return "; a copy of what was found is " + name;
+} catch (const std::exception& e) {
+  log::warn("leases: no copy of what is damaged is kept: {}", e.what());
+  return "";
+}
+
+void StoreFolder::report_rows(const std::vector<std::string>& found, Database& db) noexcept {
+  const auto copy = copy_of_open(db);
+  for (const auto& what : found) report(what + (&what == &found.back() ? copy : ""));
 }
 
 // One copy is kept.
@@ -204,13 +234,15 @@ StoreHealth store_health(const std::string& dir) {
   const bool was_used = ::lseek(lock.fd(), 0, SEEK_END) > 0;
   const auto facts = inspect_sqlite(dir + "/leases.db");
   health.refusal = refusal_of(facts, was_used);
-  if (health.refusal.empty()) health.refusal = refusal_of_copy(dir + "/leases.db");
+  std::vector<std::string> in_rows;
+  if (health.refusal.empty()) health.refusal = refusal_of_copy(dir + "/leases.db", in_rows);
   health.is_in_use = is_locked(lock);
   if (health.is_in_use) {  // one started meanwhile: what was read may be half of it
     health.refusal.clear();
     return health;
   }
-  const auto found = damage_of(facts, read_mark(dir + "/leases.mark"), was_used);
+  auto found = damage_of(facts, read_mark(dir + "/leases.mark"), was_used);
+  found.insert(found.end(), in_rows.begin(), in_rows.end());
   health.damage += fmt::format("{}", fmt::join(found, "\n"));
   return health;
 }

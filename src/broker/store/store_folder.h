@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/sqlite/sqlite.h"
 #include "broker/store/store_lock.h"
 #include "broker/store/store_mark.h"
 
@@ -35,12 +36,15 @@ class StoreFolder {
   void sign();
   // The same of something found later. Thread-safe, as damage() is.
   void report(const std::string& what) noexcept;
+  // The same of rows that are damaged. Keeps a copy of the database first, where sign() kept none.
+  void report_rows(const std::vector<std::string>& found, Database& db) noexcept;
   // The content of leases.damage; empty when there is none. Cheap when no damage was found when
   // the store was opened. Thread-safe.
   std::string damage() const noexcept;
 
  private:
   void keep_copy() noexcept;
+  std::string copy_of_open(Database& db) noexcept;
   void drop_older_copies() noexcept;
 
   const std::string dir_;
@@ -49,6 +53,7 @@ class StoreFolder {
   StoreMark mark_;
   std::vector<std::string> found_;
   std::string copy_;  // of what is damaged, until sign()
+  bool has_copy_ = false;
   std::atomic<bool> has_damage_{false};
   Mutex reporting_;
 };

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/sqlite/checked_row.h"
 #include "base/utf8.h"
 
 namespace sluice::broker {
@@ -77,7 +78,7 @@ std::vector<Part> parts_from(std::string_view text) {
   return parts;
 }
 
-void bind_request(Statement& s, const LeaseRequest& w) {
+void bind_request(CheckedRow& s, const LeaseRequest& w) {
   s.bind_kept(w.agent).bind(whole(w.bytes)).bind(whole(w.min_bytes));
   s.bind(static_cast<std::int64_t>(w.gpus))
       .bind_kept(to_string(w.priority))
@@ -136,7 +137,8 @@ LeaseRequest request_from(const Statement& row) {
 
 }  // namespace
 
-void bind_lease(Statement& s, const Lease& l, const Moment& at) {
+void bind_lease(Statement& statement, const Lease& l, const Moment& at) {
+  CheckedRow s(statement);
   s.bind(whole(l.id)).bind(whole(l.secret)).bind(whole(l.renewals));
   s.bind_kept(to_string(l.state)).bind_kept(to_string(l.ending));
   bind_request(s, l.request);
@@ -147,12 +149,13 @@ void bind_lease(Statement& s, const Lease& l, const Moment& at) {
   s.bind(wall_ms(l.yield_by, at)).bind(wall_ms(l.ended_at, at)).bind(whole(l.yields_to));
   s.bind(wall_ms(l.yield_requested_at, at)).bind(wall_ms(l.yield_freed_at, at));
   s.bind(whole(l.yield_kept)).bind_kept(l.request.peer).bind_kept(l.request.idempotency_key);
+  s.seal();
 }
 
 Lease lease_from(const Statement& row, const Moment& at) {
-  constexpr std::int64_t kLastId = std::int64_t{1} << 62;  // more follow it
+  if (!is_whole(row, kLeaseColumns)) damaged("values that do not agree with its", "checksum");
   Lease l;
-  l.id = bits(between("the number", row.number(0), 1, kLastId));
+  l.id = bits(between("the number", row.number(0), 1, whole(kLastId)));
   l.secret = bits(row.number(1)), l.renewals = bits(row.number(2));
   l.state = named(
       "state", row.text(3),
@@ -183,11 +186,14 @@ void require_whole(Database& db) {
     throw Error(Code::internal, "it is damaged: " + verdict.substr(0, verdict.find('\n')));
 }
 
-void require_sound(Database& db, const Moment& at) {
-  require_whole(db);
-  if (db.number("PRAGMA user_version") != kVersion) return;
-  Statement live(db, kLiveLeases);
-  while (live.step()) lease_from(live, at);
+void save_footprint(Statement& s, const FootprintKey& key, std::string_view runs,
+                    std::int64_t at_ms) {
+  CheckedRow row(s);
+  row.bind(key.peer).bind(key.agent).bind(key.model_type).bind(runs).bind(at_ms).seal().step();
+}
+
+void save_state(Statement& s, std::string_view key, std::string_view value) {
+  CheckedRow(s).bind(key).bind(value).seal().step();
 }
 
 std::string footprints_text(std::span<const Footprint> runs) {

@@ -16,7 +16,8 @@ namespace sluice::broker {
 inline constexpr std::int64_t kApplication = 0x536c6c73;  // "Slls": marks our files
 
 // Columns in the order of bind_lease() and lease_from(). Words instead of numbers for
-// what is an enum, so that the file can be read without this program.
+// what is an enum, so that the file can be read without this program. The last column of each
+// table is a checksum over the others (base/sqlite/checked_row.h).
 inline constexpr const char* kCreateTables =
     "CREATE TABLE leases(id INTEGER PRIMARY KEY, secret INTEGER NOT NULL,"
     "  renewals INTEGER NOT NULL, state TEXT NOT NULL, ending TEXT NOT NULL,"
@@ -31,14 +32,15 @@ inline constexpr const char* kCreateTables =
     "  ended_ms INTEGER NOT NULL, yields_to INTEGER NOT NULL,"
     "  yield_asked_ms INTEGER NOT NULL DEFAULT 0, yield_freed_ms INTEGER NOT NULL DEFAULT 0,"
     "  yield_kept INTEGER NOT NULL DEFAULT 0, peer TEXT NOT NULL DEFAULT '',"
-    "  idempotency_key TEXT NOT NULL DEFAULT '');"
+    "  idempotency_key TEXT NOT NULL DEFAULT '', checksum INTEGER NOT NULL);"
     "CREATE INDEX leases_by_end ON leases(ended_ms) WHERE state = 'ended';"
     "CREATE INDEX leases_by_peer ON leases(peer, ended_ms) WHERE state = 'ended';"
     "CREATE TABLE footprints(peer TEXT NOT NULL, agent TEXT NOT NULL, model_type TEXT NOT NULL,"
-    "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, PRIMARY KEY(peer, agent, model_type))"
-    "  WITHOUT ROWID;"
+    "  runs TEXT NOT NULL, at_ms INTEGER NOT NULL, checksum INTEGER NOT NULL,"
+    "  PRIMARY KEY(peer, agent, model_type)) WITHOUT ROWID;"
     "CREATE INDEX footprints_by_time ON footprints(at_ms);"
-    "CREATE TABLE state(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
+    "CREATE TABLE state(key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL)"
+    "  WITHOUT ROWID;";
 
 // kMigrations[v - 1] turns version v of the file into v + 1. A new file has the last version.
 inline constexpr const char* kMigrations[] = {
@@ -57,27 +59,37 @@ inline constexpr const char* kMigrations[] = {
     "INSERT INTO footprints SELECT '', agent, model_type, runs, at_ms FROM footprints_of_all;"
     "DROP TABLE footprints_of_all;"
     "CREATE INDEX footprints_by_time ON footprints(at_ms);",
+    // seal_rows() fills them.
+    "ALTER TABLE leases ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE footprints ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE state ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;",
 };
 inline constexpr std::int64_t kVersion = std::int64_t{1} + std::size(kMigrations);
+inline constexpr std::int64_t kFirstWithChecksums = 6;
 
 inline constexpr const char* kSaveLease =
     "INSERT OR REPLACE INTO leases VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
-    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+inline constexpr int kLeaseColumns = 36;  // without the checksum
+inline constexpr const char* kSaveFootprint =
+    "INSERT OR REPLACE INTO footprints VALUES(?, ?, ?, ?, ?, ?)";
+inline constexpr const char* kSaveState = "INSERT OR REPLACE INTO state VALUES(?, ?, ?)";
 
-inline constexpr const char* kLiveLeases =
-    "SELECT * FROM leases WHERE state <> 'ended' ORDER BY id";
+inline constexpr LeaseId kLastId = LeaseId{1} << 62;  // of a sound row: more follow it
 
-// Throws internal where the file is damaged; the second also where it is of our version and a lease
-// in force makes no sense.
+// Throws internal where the structure of the file is damaged.
 void require_whole(Database& db);
-void require_sound(Database& db, const Moment& at);
 
 // The lease must be there until the statement was stepped.
 void bind_lease(Statement& statement, const Lease& lease, const Moment& at);
 
-// Reads a row of "SELECT * FROM leases". Throws internal for an invalid value: the file is damaged,
-// or of another program.
+// Reads a row of "SELECT * FROM leases". Throws internal where the checksum does not agree, and for
+// an invalid value: the file is damaged, or of another program.
 Lease lease_from(const Statement& row, const Moment& at);
+
+void save_footprint(Statement& statement, const FootprintKey& key, std::string_view runs,
+                    std::int64_t at_ms);
+void save_state(Statement& statement, std::string_view key, std::string_view value);
 
 // "16 1073741824 0;32 2147483648 1": batch, bytes, whether memory ran out.
 std::string footprints_text(std::span<const Footprint> runs);
