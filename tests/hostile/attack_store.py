@@ -128,6 +128,32 @@ class Damage(StateFolder):
         os.remove(self.path("leases.db-wal"))
         self.expect_report("the write-ahead log is gone", given)
 
+    def test_a_mark_that_was_removed_is_reported(self):
+        for names in (["leases.mark"], ["leases.mark", "leases.db-wal", "leases.db-shm"]):
+            with self.subTest(names):
+                given = self.leases_of_a_killed_server()
+                for name in names:
+                    os.remove(self.path(name))
+                self.expect_report("leases.mark is gone", given)
+                shutil.rmtree(self.state)
+                os.mkdir(self.state)
+
+    def test_a_lease_whose_owner_was_flipped_is_not_restored(self):
+        with self.serve() as server:
+            victim = server.request(agent="victim", ttl_s=3600)
+            server.stop()
+        with contextlib.closing(sqlite3.connect(self.path("leases.db"))) as database:
+            database.execute("UPDATE leases SET uid = uid + 1")  # as damage: the checksum stays
+            database.commit()
+        self.assertIn("checksum", self.doctor()["detail"])
+        with self.serve() as server:
+            self.assertEqual(server.held(), [])
+            self.assertIn("checksum", server.logged())
+            wait_for("an alert", lambda: any(
+                a["rule"] == "leases-damaged" for a in server.get("/v1/alerts")["active"]),
+                within(10))
+            self.assertGreater(int(server.request()["lease_id"]), int(victim["lease_id"]))
+
     def test_a_damaged_page_is_found_by_the_doctor_as_by_the_server(self):
         with self.serve() as server:
             for _ in range(40):

@@ -57,18 +57,9 @@ void merge_on_close(Database& db, bool yes) {
   sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, yes ? 0 : 1, nullptr);
 }
 
-// Makes the tables, or sees that they are whole and brings them up to date.
-void settle_schema(Database& db) {
-  Transaction all(db);
-  const auto version = db.number("PRAGMA user_version");
-  require_whole(db);
-  if (version == 0) db.run(kCreateTables);
-  for (auto v = version; v > 0 && v < kVersion; ++v)
-    db.run(kMigrations[static_cast<std::size_t>(v - 1)]);
-  if (version > 0 && version < kFirstWithChecksums) seal_rows(db);
-  if (version < kVersion)
-    db.run(fmt::format("PRAGMA user_version={}; PRAGMA application_id={}", kVersion, kApplication));
-  all.commit();
+// Where it cannot, on a full disk, the next checkpoint does.
+void merge_log(Database& db) {
+  sqlite3_wal_checkpoint_v2(db.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
 }
 
 // SQLite's files beside `path` that are not there yet.
@@ -180,7 +171,8 @@ void Store::Impl::close_all() {
 void Store::Impl::open() {
   if (options.dir.empty()) {
     db = std::make_unique<Database>(":memory:", false);
-    return settle_schema(*db);
+    settle_schema(*db);
+    return;
   }
   folder.emplace(options.dir);
   const auto path = folder->database();
@@ -201,8 +193,9 @@ void Store::Impl::open_file(const std::string& path) {
   db = std::make_unique<Database>(path, false);
   merge_on_close(*db, false);
   prepare(*db, options.durability);
+  // So that the file itself shows its version, and that it was used, when the log is lost.
+  if (settle_schema(*db)) merge_log(*db);
   sqlite3_wal_hook(db->get(), after_commit, this);
-  settle_schema(*db);
   checkpointer = std::make_unique<Database>(path, false);
   prepare(*checkpointer, Durability::process);
   reader = std::make_unique<Database>(path, true);

@@ -93,7 +93,53 @@ TEST_F(StoreDamageTest, AKilledBrokerLeavesNoDamage) {
 TEST_F(StoreDamageTest, AClosedStoreLeavesNoDamage) {
   { Store(options).load(kThen); }
   EXPECT_EQ(damage_at_start(), "");
+}
+
+TEST_F(StoreDamageTest, AMarkThatIsGoneIsReportedOnce) {
+  { Store(options).load(kThen); }
   fs::remove(options.dir + "/leases.mark");
+  EXPECT_THAT(store_health(options.dir).damage, HasSubstr("leases.mark is gone"));
+  EXPECT_THAT(damage_at_start(), HasSubstr("leases.mark is gone"));
+  fs::remove(options.dir + "/leases.damage");
+  EXPECT_EQ(damage_at_start(), "");
+}
+
+TEST_F(StoreDamageTest, ALogThatIsGoneTogetherWithTheMarkIsReported) {
+  kill_a_broker();
+  for (const char* name : {"/leases.mark", "/leases.db-wal", "/leases.db-shm"})
+    fs::remove(options.dir + name);
+  EXPECT_THAT(store_health(options.dir).damage, HasSubstr("the newest leases are lost"));
+  EXPECT_THAT(damage_at_start(), HasSubstr("the newest leases are lost"));
+}
+
+TEST_F(StoreDamageTest, AFolderWithoutTheLockAndTheDatabaseIsReported) {
+  kill_a_broker();
+  for (const char* name : {"/leases.lock", "/leases.db", "/leases.db-wal", "/leases.db-shm"})
+    fs::remove(options.dir + name);
+  EXPECT_THAT(store_health(options.dir).damage, HasSubstr("leases.db is gone"));
+  EXPECT_THAT(damage_at_start(), HasSubstr("leases.db is gone"));
+}
+
+TEST_F(StoreDamageTest, ARefusedStartDoesNotHideThatTheMarkIsGone) {
+  { Store(options).load(kThen); }
+  fs::remove(options.dir + "/leases.mark");
+  fs::rename(path, options.dir + "/kept");
+  std::ofstream(path) << std::string(5000, 'x');
+  EXPECT_THAT(refusal(), HasSubstr("no database"));
+  fs::rename(options.dir + "/kept", path);
+  EXPECT_THAT(damage_at_start(), HasSubstr("leases.mark is gone"));
+}
+
+TEST_F(StoreDamageTest, AFileOfAnEarlierVersionNeedsNoMark) {
+  { Store(options).load(kThen); }
+  {
+    Database old(path, false);
+    for (const char* table : {"leases", "footprints", "state"})
+      old.run(std::string("ALTER TABLE ") + table + " DROP COLUMN checksum");
+    old.run("PRAGMA user_version = 5");
+  }
+  fs::remove(options.dir + "/leases.mark");
+  EXPECT_EQ(store_health(options.dir).damage, "");
   EXPECT_EQ(damage_at_start(), "");
 }
 

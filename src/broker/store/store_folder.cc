@@ -49,12 +49,22 @@ std::string refusal_of(const SqliteFacts& facts, bool was_used) {
   return "";
 }
 
+std::string mark_file(const std::string& dir) { return dir + "/leases.mark"; }
+
+// The folder was used, also where its lock is gone: numbers are reserved once the tables are there.
+bool has_reserved(const Marked& marked) { return marked.reserved.value_or(0) > 0; }
+
 std::vector<std::string> damage_of(const SqliteFacts& facts, const Marked& marked, bool was_used) {
   std::vector<std::string> found;
   if (was_used && !facts.exists)
     found.emplace_back("leases.db is gone, and with it all leases");
   else if (auto log = wal_damage(facts, marked.position); !log.empty())
     found.push_back("leases.db: " + log);
+  else if (was_used && !facts.has_tables)
+    found.emplace_back("leases.db has no tables: all leases were in the log, which is gone");
+  if (!marked.exists && facts.has_tables && facts.user_version >= kFirstWithMark)
+    found.emplace_back(
+        "leases.mark is gone: if the log was lost as well, the newest leases are lost, too");
   if (marked.is_damaged) found.emplace_back("leases.mark is damaged; it was written anew");
   return found;
 }
@@ -105,6 +115,7 @@ std::string refusal_of_copy(const std::string& database, std::vector<std::string
 }
 
 bool is_locked(const StateFile& file) {
+  if (!file.is_open()) return false;
   const bool is_free = ::flock(file.fd(), LOCK_SH | LOCK_NB) == 0;
   if (is_free) ::flock(file.fd(), LOCK_UN);  // a server that starts meanwhile is not kept from it
   return !is_free;
@@ -129,18 +140,20 @@ void refuse_store(const std::string& path, std::string_view why) {
 StoreFolder::StoreFolder(std::string dir)
     : dir_(with_folder(std::move(dir))),
       lock_(dir_ + "/leases.lock"),
-      marked_(read_mark(dir_ + "/leases.mark")),
-      mark_(dir_ + "/leases.mark") {
+      marked_(read_mark(mark_file(dir_))) {
   const auto facts = inspect_sqlite(database());
-  if (const auto why = refusal_of(facts, lock_.was_used()); !why.empty())
-    refuse_store(database(), why);
-  found_ = damage_of(facts, marked_, lock_.was_used());
+  const bool was_used = lock_.was_used() || has_reserved(marked_);
+  if (const auto why = refusal_of(facts, was_used); !why.empty()) refuse_store(database(), why);
+  found_ = damage_of(facts, marked_, was_used);
   has_damage_ = !found_.empty() || fs::exists(damage_file(dir_));
   if (!found_.empty()) keep_copy();
+  has_new_mark_ = !marked_.exists;
+  mark_.emplace(mark_file(dir_));
 }
 
 StoreFolder::~StoreFolder() {
   std::error_code ignored;  // where it is refused, what is damaged is where it was
+  if (has_new_mark_) fs::remove(mark_file(dir_), ignored);
   if (!copy_.empty())
     for (const char* suffix : {"", "-wal"}) fs::remove(dir_ + "/" + copy_ + suffix, ignored);
 }
@@ -188,6 +201,7 @@ void StoreFolder::drop_older_copies() noexcept try {
 
 void StoreFolder::sign() {
   lock_.sign();
+  has_new_mark_ = false;
   drop_older_copies();
   for (const auto& what : found_) report(what);
   found_.clear();
@@ -222,16 +236,18 @@ std::string StoreFolder::damage() const noexcept {
 StoreHealth store_health(const std::string& dir) {
   StoreHealth health;
   const StateFile lock(dir + "/leases.lock", O_RDONLY);
-  if (!lock.is_open()) return health;  // never used
+  const auto marked = read_mark(mark_file(dir));
+  std::error_code failed;
+  if (!lock.is_open() && !marked.exists && !fs::exists(dir + "/leases.db", failed))
+    return health;  // never used
   health.exists = true;
   health.is_in_use = is_locked(lock);
-  std::error_code failed;
   const auto bytes = fs::file_size(dir + "/leases.db", failed);
   health.bytes = failed ? 0 : bytes;
   health.damage = read_damage(dir);
   health.is_reported = !health.damage.empty();
   if (health.is_in_use) return health;
-  const bool was_used = ::lseek(lock.fd(), 0, SEEK_END) > 0;
+  const bool was_used = ::lseek(lock.fd(), 0, SEEK_END) > 0 || has_reserved(marked);
   const auto facts = inspect_sqlite(dir + "/leases.db");
   health.refusal = refusal_of(facts, was_used);
   std::vector<std::string> in_rows;
@@ -241,7 +257,7 @@ StoreHealth store_health(const std::string& dir) {
     health.refusal.clear();
     return health;
   }
-  auto found = damage_of(facts, read_mark(dir + "/leases.mark"), was_used);
+  auto found = damage_of(facts, read_mark(mark_file(dir)), was_used);
   found.insert(found.end(), in_rows.begin(), in_rows.end());
   health.damage += fmt::format("{}", fmt::join(found, "\n"));
   return health;

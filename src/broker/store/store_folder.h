@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,7 @@ class StoreFolder {
 
   std::string database() const { return dir_ + "/leases.db"; }
   const Marked& marked() const noexcept { return marked_; }  // when it was opened
-  StoreMark& mark() noexcept { return mark_; }
+  StoreMark& mark() noexcept { return *mark_; }
 
   // The database is open: names us in the lock, and reports what was found damaged, in the log
   // and in leases.damage.
@@ -50,7 +51,8 @@ class StoreFolder {
   const std::string dir_;
   StoreLock lock_;
   Marked marked_;
-  StoreMark mark_;
+  std::optional<StoreMark> mark_;
+  bool has_new_mark_ = false;  // which is removed where the store is refused
   std::vector<std::string> found_;
   std::string copy_;  // of what is damaged, until sign()
   bool has_copy_ = false;

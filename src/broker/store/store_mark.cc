@@ -61,6 +61,7 @@ Marked read_mark(const std::string& path) {
   Marked out;
   const auto text = read_state_file(path, 4 * kLine);
   if (!text || text->empty()) return out;
+  out.exists = true;
   const auto words = [&](off_t at) {
     const auto from = std::min(static_cast<std::size_t>(at), text->size());
     auto found = unsealed(std::string_view(*text).substr(from, kLine));

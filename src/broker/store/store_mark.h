@@ -15,6 +15,7 @@
 namespace sluice::broker {
 
 struct Marked {
+  bool exists = false;
   std::optional<LeaseId> reserved;      // nothing where the file is missing or damaged
   std::optional<WalPosition> position;  // nothing also where the store was closed in order
   bool is_damaged = false;

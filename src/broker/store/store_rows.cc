@@ -1,5 +1,7 @@
 #include "broker/store/store_rows.h"
 
+#include <fmt/core.h>
+
 #include <charconv>
 #include <initializer_list>
 #include <set>
@@ -7,6 +9,7 @@
 #include "base/error.h"
 #include "base/sqlite/checked_row.h"
 #include "base/utf8.h"
+#include "broker/store/stored_rows.h"
 
 namespace sluice::broker {
 
@@ -184,6 +187,20 @@ Lease lease_from(const Statement& row, const Moment& at) {
 void require_whole(Database& db) {
   if (const auto verdict = db.text("PRAGMA quick_check(1)"); verdict != "ok")
     throw Error(Code::internal, "it is damaged: " + verdict.substr(0, verdict.find('\n')));
+}
+
+bool settle_schema(Database& db) {
+  Transaction all(db);
+  const auto version = db.number("PRAGMA user_version");
+  require_whole(db);
+  if (version == 0) db.run(kCreateTables);
+  for (auto v = version; v > 0 && v < kVersion; ++v)
+    db.run(kMigrations[static_cast<std::size_t>(v - 1)]);
+  if (version > 0 && version < kFirstWithChecksums) seal_rows(db);
+  if (version < kVersion)
+    db.run(fmt::format("PRAGMA user_version={}; PRAGMA application_id={}", kVersion, kApplication));
+  all.commit();
+  return version < kVersion;
 }
 
 void save_footprint(Statement& s, const FootprintKey& key, std::string_view runs,

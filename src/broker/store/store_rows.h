@@ -66,6 +66,7 @@ inline constexpr const char* kMigrations[] = {
 };
 inline constexpr std::int64_t kVersion = std::int64_t{1} + std::size(kMigrations);
 inline constexpr std::int64_t kFirstWithChecksums = 6;
+inline constexpr std::int64_t kFirstWithMark = 6;  // surely; some earlier files have one, too
 
 inline constexpr const char* kSaveLease =
     "INSERT OR REPLACE INTO leases VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
@@ -79,6 +80,10 @@ inline constexpr LeaseId kLastId = LeaseId{1} << 62;  // of a sound row: more fo
 
 // Throws internal where the structure of the file is damaged.
 void require_whole(Database& db);
+
+// Makes the tables, or sees that they are whole and brings them up to date. Returns false where
+// there was nothing to change.
+bool settle_schema(Database& db);
 
 // The lease must be there until the statement was stepped.
 void bind_lease(Statement& statement, const Lease& lease, const Moment& at);
