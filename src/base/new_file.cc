@@ -39,11 +39,12 @@ void remove_if_left(const fs::path& file) {
 
 // Removes the leftovers of `name`, or of every file where it is empty.
 void remove_left(const fs::path& folder, std::string_view name) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string here = entry.path().filename().string();
+  std::error_code failed;
+  fs::directory_iterator entry(folder, failed);
+  for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
+    const std::string here = entry->path().filename().string();
     const std::string_view original = target_name(here);
-    if (!original.empty() && (name.empty() || original == name)) remove_if_left(entry.path());
+    if (!original.empty() && (name.empty() || original == name)) remove_if_left(entry->path());
   }
 }
 
@@ -53,12 +54,12 @@ fs::path folder_of(const fs::path& file) {
 
 }  // namespace
 
-NewFile::NewFile(fs::path file) : file_(std::move(file)) {
+NewFile::NewFile(fs::path file, mode_t mode) : file_(std::move(file)) {
   std::error_code ignored;  // the next step fails, and says why, where this does
   if (file_.has_parent_path()) fs::create_directories(file_.parent_path(), ignored);
   remove_left(folder_of(file_), file_.filename().string());
   make();
-  ::fchmod(fd_, 0644);
+  ::fchmod(fd_, mode);
 }
 
 // Until the lock is taken another writer may take the file for a leftover and remove it.

@@ -3,6 +3,8 @@
 // beside it, which the next writer of the file removes.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <string_view>
 
@@ -11,7 +13,7 @@ namespace sluice {
 class NewFile {
  public:
   // Makes the folder where it is missing. Throws unavailable, with the system's reason.
-  explicit NewFile(std::filesystem::path file);
+  explicit NewFile(std::filesystem::path file, mode_t mode = 0644);
   ~NewFile();  // without keep() nothing is left
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;

@@ -64,6 +64,13 @@ TEST_F(NewFileTest, TheFileAppearsOnlyWhenItIsKept) {
   EXPECT_THAT(names(), ElementsAre("x.plan"));
 }
 
+TEST_F(NewFileTest, HasTheModeThatWasAskedFor) {
+  for (const unsigned mode : {0600u, 0644u}) {
+    NewFile(file_, mode).keep();
+    EXPECT_EQ(static_cast<unsigned>(fs::status(file_).permissions()), mode);
+  }
+}
+
 TEST_F(NewFileTest, FilesOfAKilledWriterAreRemovedByTheNext) {
   std::ofstream(file_) << "old";
   die_writing();

@@ -159,7 +159,7 @@ void LeaseGroups::load() {
 
 std::string LeaseGroups::save() {
   try {
-    NewFile file(record_);
+    NewFile file(record_, 0600);
     for (const auto& [lease, origin] : origins_) file.write(line_of(lease, origin));
     file.keep();
     lines_ = origins_.size();
