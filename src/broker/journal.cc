@@ -22,7 +22,8 @@ void Journal::add_event(PendingEvent&& event) {
 }
 
 Journal::Saved Journal::save(const Moment& at) {
-  if (unsaved_.empty() && trouble_.empty() && is_boot_stored_) return Saved::all;
+  if (unsaved_.empty() && trouble_.empty() && is_boot_stored_ && store_.has_its_files())
+    return Saved::all;
   if (!trouble_.empty() && at.now < again_at_) return Saved::not_tried;
   std::vector<const Lease*> rows;
   rows.reserve(unsaved_.size());

@@ -178,6 +178,77 @@ class Damage(StateFolder):
             self.assertNotIn("damage", server.logged())
 
 
+class RemovedFiles(StateFolder):
+    """Of a server that runs: it has them open, and a crash would lose what is in them."""
+
+    @contextlib.contextmanager
+    def serve_one_lease(self):
+        """Over one connection: the socket goes with the folder."""
+        with self.serve() as server, contextlib.closing(server.local()) as connection:
+            yield server, connection, server.request(connection, ttl_s=3600)
+
+    def ask(self, connection):
+        return exchange(connection, "POST", "/v1/leases",
+                        {"agent": "a", "memory_gb": 0.001, "pid": 0, "ttl_s": 3600})
+
+    def expect_refused(self, server, connection, held, words):
+        wait_for("reasons", lambda: "leases cannot be stored" in str(server.get("/health")),
+                 within(10))
+        status, answer = self.ask(connection)
+        self.assertEqual(status, 503, answer)
+        self.assertIn(words, str(answer))
+        status, answer = exchange(connection, "POST", f"/v1/leases/{held['lease_id']}/renew",
+                                  {"token": held["token"]})
+        self.assertEqual(status, 503, answer)
+        wait_for("the log", lambda: words in server.logged(), within(10))
+
+    def expect_saved(self, held):
+        self.assertIn("removed while it is in use", self.doctor()["detail"])
+        with self.serve() as server:
+            self.assertEqual([l["lease_id"] for l in server.held()], [held["lease_id"]])
+            self.assertNotIn("damage was found", server.logged())  # but what was reported before
+
+    def test_a_removed_database_is_refused_and_saved_by_sigterm(self):
+        with self.serve_one_lease() as (server, connection, held):
+            os.remove(self.path("leases.db"))
+            self.expect_refused(server, connection, held, "leases.db was removed while it is")
+            server.stop()
+        self.expect_saved(held)
+
+    def test_a_removed_folder_is_refused_and_saved_by_sigterm(self):
+        with self.serve_one_lease() as (server, connection, held):
+            os.rename(self.state, self.state + "-gone")
+            shutil.rmtree(self.state + "-gone")
+            self.expect_refused(server, connection, held, "removed while it is in use")
+            server.stop()
+        self.expect_saved(held)
+
+    def test_a_removed_database_is_reported_after_a_crash(self):
+        with self.serve_one_lease() as (server, connection, held):
+            os.remove(self.path("leases.db"))
+            self.expect_refused(server, connection, held, "leases.db was removed while it is")
+            self.kill(server)
+        self.assertIn("leases.db is gone", self.doctor()["detail"])
+        with self.serve() as server:
+            self.assertIn("leases.db is gone", server.logged())
+
+    def test_a_moved_folder_is_refused_until_it_is_back(self):
+        with self.serve_one_lease() as (server, connection, held):
+            os.rename(self.state, self.state + "-moved")
+            self.expect_refused(server, connection, held, "was moved or replaced")
+            os.rename(self.state + "-moved", self.state)
+            wait_for("leases again", lambda: self.ask(connection)[0] == 200, within(10))
+            self.assertNotIn("damage was found", server.logged())
+
+    def test_the_files_of_the_state_folder_are_private(self):
+        with self.serve_one_lease() as (server, _, _):
+            os.remove(self.path("leases.db-wal"))
+            wait_for("the report", lambda: os.path.exists(self.path("leases.damage")), within(10))
+            modes = {n: os.stat(self.path(n)).st_mode & 0o077 for n in os.listdir(self.state)
+                     if n != "sluice.sock"}
+            self.assertEqual(set(modes.values()), {0}, modes)
+
+
 class Foreign(StateFolder):
     def expect_refused(self, words):
         before = self.contents()

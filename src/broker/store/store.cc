@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/sqlite/sqlite.h"
+#include "broker/store/open_files.h"
 #include "broker/store/store_folder.h"
 #include "broker/store/store_rows.h"
 #include "broker/store/stored_rows.h"
@@ -35,7 +36,7 @@ LeaseId first_number(WallTime now) {
   return static_cast<LeaseId>(std::max(us.count(), decltype(us.count()){0}));
 }
 constexpr LeaseId kBlock = 65536;  // numbers reserved at once: a wait for the disk for so many
-constexpr auto kNoteEvery = std::chrono::milliseconds(100);
+constexpr auto kNoteEvery = std::chrono::milliseconds(100), kFilesEvery = kNoteEvery * 10;
 
 // The file holds the holders' secrets: for our eyes only, and so SQLite's beside it.
 void make_private(const std::string& path) {
@@ -57,15 +58,11 @@ void merge_on_close(Database& db, bool yes) {
   sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, yes ? 0 : 1, nullptr);
 }
 
-// Where it cannot, on a full disk, the next checkpoint does.
-void merge_log(Database& db) {
-  sqlite3_wal_checkpoint_v2(db.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
-}
-
 // SQLite's files beside `path` that are not there yet.
 std::vector<std::string> missing_beside(const std::string& path) {
   std::vector<std::string> names{path + "-wal", path + "-shm"};
-  std::erase_if(names, [](const std::string& name) { return fs::exists(name); });
+  std::error_code ignored;
+  std::erase_if(names, [&](const std::string& name) { return fs::exists(name, ignored); });
   return names;
 }
 
@@ -90,6 +87,8 @@ struct Store::Impl {
   void report_and_drop(const StoredRows& rows);
   void work(std::stop_token stop);
   void checkpoint();
+  void look_at_files() noexcept;
+  void require_files() const;
   void note_position();
   void require_reserved(LeaseId id);
   void reserve_above(LeaseId id);
@@ -97,7 +96,8 @@ struct Store::Impl {
   static int after_commit(void* self, sqlite3*, const char*, int pages);
 
   const Options options;
-  std::optional<StoreFolder> folder;  // absent in memory
+  std::optional<StoreFolder> folder;  // this and the next are absent in memory
+  std::optional<OpenFiles> files;
   std::unique_ptr<Database> db, checkpointer;
   std::unique_ptr<Database> reader, finder;  // absent in memory
 
@@ -121,7 +121,6 @@ struct Store::Impl {
   std::atomic<LeaseId> reserved{0};  // no number above is in use
   Mutex reserving;                   // taken after `writing`
   std::atomic<int> frames{0};        // in the log; changed under `writing`
-  bool is_log_gone GUARDED_BY(writing) = false;
 
   struct Tasks {  // for the thread; set under `waking`
     std::atomic<bool> checkpoint{false}, reserve{false}, note{false};
@@ -137,16 +136,8 @@ struct Store::Impl {
 Store::Impl::Impl(Options o) : options(std::move(o)) {
   open();
   save.emplace(*db, kSaveLease);
-  // The state of the row itself: an index that is damaged must not name a lease in force.
-  forget.emplace(*db,
-                 "DELETE FROM leases WHERE +state = 'ended' AND id IN (SELECT id FROM leases "
-                 "WHERE state = 'ended' AND ended_ms < ? AND id < (SELECT max(id) FROM leases) "
-                 "ORDER BY ended_ms LIMIT ?)");
-  forget_of_peer.emplace(
-      *db,
-      "DELETE FROM leases WHERE +state = 'ended' AND id IN (SELECT id FROM leases WHERE peer = ? "
-      "AND state = 'ended' AND ended_ms < ? AND id < (SELECT max(id) FROM leases) "
-      "ORDER BY ended_ms LIMIT ?)");
+  forget.emplace(*db, kForgetLeases);
+  forget_of_peer.emplace(*db, kForgetLeasesOfPeer);
   const Lock guard(writing);
   count_ended();
   if (!folder) return;
@@ -157,8 +148,13 @@ Store::Impl::Impl(Options o) : options(std::move(o)) {
 Store::Impl::~Impl() {
   thread = {};
   if (!folder) return;
+  look_at_files();
+  const bool is_anew = files->needs_copy() && folder->write_anew(*db);
+  const bool is_elsewhere = !files->has_database();
   close_all();
-  if (fs::exists(folder->database() + "-wal")) return;
+  if (is_anew) folder->put_anew(reserved);
+  std::error_code failed;
+  if (is_elsewhere || fs::exists(folder->database() + "-wal", failed) || failed) return;
   folder->mark().note(std::nullopt);
   folder->mark().sync();
 }
@@ -181,11 +177,13 @@ void Store::Impl::open() {
     open_file(path);
   } catch (const Error& e) {
     close_all();
-    for (const auto& name : made) fs::remove(name);
+    std::error_code ignored;
+    for (const auto& name : made) fs::remove(name, ignored);
     if (e.code() == Code::internal) refuse_store(path, e.reason());
     throw Error(Code::unavailable, fmt::format("{}: {}", path, e.reason()));
   }
   folder->sign();
+  files.emplace(options.dir);
 }
 
 void Store::Impl::open_file(const std::string& path) {
@@ -193,8 +191,9 @@ void Store::Impl::open_file(const std::string& path) {
   db = std::make_unique<Database>(path, false);
   merge_on_close(*db, false);
   prepare(*db, options.durability);
-  // So that the file itself shows its version, and that it was used, when the log is lost.
-  if (settle_schema(*db)) merge_log(*db);
+  // Merged, so that the file shows its version when the log is lost; later where it cannot be now.
+  if (settle_schema(*db))
+    sqlite3_wal_checkpoint_v2(db->get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
   sqlite3_wal_hook(db->get(), after_commit, this);
   checkpointer = std::make_unique<Database>(path, false);
   prepare(*checkpointer, Durability::process);
@@ -223,14 +222,15 @@ void Store::Impl::work(std::stop_token stop) {
   while (true) {
     {
       const Lock guard(waking);
-      if (!woken.wait(waking, stop, [this]() { return due.any(); })) return;
+      const bool is_due = woken.wait_for(waking, stop, kFilesEvery, [this]() { return due.any(); });
+      if (!is_due && stop.stop_requested()) return;
     }
     std::chrono::milliseconds pause = kNoteEvery;
-    due.note = false;  // before it is done, as below: what comes meanwhile is done once more
     try {
+      look_at_files();
       if (due.reserve.exchange(false)) reserve_above(reserved);
       if (due.checkpoint.exchange(false)) checkpoint();
-      note_position();
+      if (due.note.exchange(false)) note_position();  // before: what comes meanwhile is done again
     } catch (const Error& e) {
       log::warn("leases: the log cannot be merged into the file, or no numbers reserved: {}",
                 e.what());
@@ -241,17 +241,30 @@ void Store::Impl::work(std::stop_token stop) {
   }
 }
 
+void Store::Impl::look_at_files() noexcept try {
+  const auto before = files->trouble();
+  files->look();
+  const auto trouble = files->trouble();
+  folder->write_report();
+  if (trouble == before) return;
+  if (trouble.empty())
+    log::info("leases: the files are in their places again");
+  else if (files->is_removed())
+    folder->report(trouble);
+  else
+    log::error("leases: {}", trouble);
+} catch (const std::exception& e) {
+  log::warn("leases: the files could not be looked at: {}", e.what());
+}
+
 // Behind by up to a tenth of a second: SQLite's index beside the log is exact, and this is for
 // when that is lost, too.
 void Store::Impl::note_position() {
   const Lock guard(writing);
+  if (!files->are_in_place()) return;
   const int in_log = frames;
   const auto at = wal_position(folder->database(), static_cast<unsigned>(in_log));
-  if (at) return folder->mark().note(at);
-  if (!std::exchange(is_log_gone, true))
-    folder->report(
-        "leases.db: the write-ahead log was removed while it is in use; stop the server with "
-        "SIGTERM, which saves what is in it: a crash would lose it");
+  if (at) folder->mark().note(at);
 }
 
 // The next block is reserved before this one is used up, so that no caller waits for it.
@@ -332,6 +345,12 @@ void Store::Impl::report_and_drop(const StoredRows& rows) {
   }
 }
 
+void Store::Impl::require_files() const {
+  if (files) files->require_in_place();
+}
+
+bool Store::has_its_files() const noexcept { return !impl_->files || impl_->files->are_in_place(); }
+
 void Store::remember_boot() {
   const Lock guard(impl_->writing);
   Statement state(*impl_->db, kSaveState);
@@ -340,6 +359,7 @@ void Store::remember_boot() {
 
 void Store::write(std::span<const Lease* const> leases, const Moment& at) {
   if (leases.empty()) return;
+  impl_->require_files();
   const Lock guard(impl_->writing);
   if (impl_->folder) impl_->require_reserved(std::ranges::max(leases, {}, &Lease::id)->id);
   std::optional<Transaction> all;
@@ -391,6 +411,7 @@ std::size_t Store::Impl::forget_some(std::size_t rows, const Moment& at) {
 
 void Store::write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at,
                   const FootprintKey* instead) {
+  impl_->require_files();
   const Lock guard(impl_->writing);
   Transaction both(*impl_->db);
   if (instead != nullptr)
@@ -405,6 +426,7 @@ void Store::write(const FootprintKey& key, std::span<const Footprint> runs, cons
 }
 
 void Store::probe(const Moment& at) {
+  impl_->require_files();
   const Lock guard(impl_->writing);
   Statement state(*impl_->db, kSaveState);
   save_state(state, "probe", std::to_string(unix_ms(at.wall)));
@@ -421,9 +443,7 @@ void Store::forget_old(const Moment& at) {
   const auto surplus = impl_->db->number("SELECT count(*) FROM footprints") -
                        static_cast<std::int64_t>(kMaxFootprints);
   if (surplus > 0)
-    Statement(*impl_->db,
-              "DELETE FROM footprints WHERE (peer, agent, model_type) IN (SELECT peer, agent, "
-              "model_type FROM footprints ORDER BY at_ms LIMIT ?)")
+    Statement(*impl_->db, kForgetFootprints)
         .bind(std::min<std::int64_t>(surplus, kForgetAtOnce))
         .step();
 }

@@ -69,6 +69,7 @@ class Store {
   // that cannot be read is never replaced by an empty one; a foreign or newer one is not
   // opened at all. Damage of the log is reported (see damage()), and what is left is used.
   explicit Store(Options options);
+  // Where the database was removed, its rows are written to a new one.
   ~Store();
 
   struct Loaded {
@@ -89,6 +90,9 @@ class Store {
              const FootprintKey* instead = nullptr);
   // Throws where a lease could not be written now.
   void probe(const Moment& at);
+  // False where a file was removed, moved or replaced while it is open, as of the last look, which
+  // is each second. Then nothing is written: the functions above throw unavailable. Thread-safe.
+  bool has_its_files() const noexcept;
   // The damage found when the store was opened, until leases.damage is removed; lines with their
   // time. Empty without damage. Thread-safe.
   std::string damage() const;

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -74,8 +75,8 @@ bool copy_database(const std::string& from, const std::string& to) {
   bool has_any = false;
   for (const char* suffix : {"", "-wal"}) {
     check_state_file(from + suffix);
-    if (!fs::exists(from + suffix)) continue;
     std::error_code failed;
+    if (!fs::exists(from + suffix, failed)) continue;
     fs::copy_file(from + suffix, to + suffix, fs::copy_options::overwrite_existing, failed);
     if (failed)
       throw Error(Code::unavailable, from + suffix + " cannot be copied: " + failed.message());
@@ -89,6 +90,13 @@ std::string copy_name() {
   return kCopies + std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
 }
 
+// SQLite writes the copy: to open and close the file here would drop SQLite's locks on it.
+void copy_open(Database& db, const std::string& to) {
+  const StateFile copy(to, O_RDWR | O_CREAT | O_EXCL);
+  Statement(db, "VACUUM INTO ?").bind(to).step();
+  ::fsync(copy.fd());
+}
+
 // Throws internal where a server would refuse it.
 std::vector<std::string> damage_of_rows(const std::string& database) {
   Database db(database, false);
@@ -100,7 +108,8 @@ std::vector<std::string> damage_of_rows(const std::string& database) {
 // Why a server would refuse the database; empty where it would not. Of a copy: SQLite writes to
 // what it opens.
 std::string refusal_of_copy(const std::string& database, std::vector<std::string>& damage) {
-  auto dir = (fs::temp_directory_path() / "sluice-leases-XXXXXX").string();
+  std::error_code ignored;
+  auto dir = (fs::temp_directory_path(ignored) / "sluice-leases-XXXXXX").string();
   if (::mkdtemp(dir.data()) == nullptr)
     throw Error(Code::unavailable, dir + " cannot be made to check the leases in");
   std::string why;
@@ -109,7 +118,6 @@ std::string refusal_of_copy(const std::string& database, std::vector<std::string
   } catch (const Error& e) {
     why = e.reason();
   }
-  std::error_code ignored;
   fs::remove_all(dir, ignored);
   return why;
 }
@@ -122,6 +130,12 @@ bool is_locked(const StateFile& file) {
 }
 
 std::string damage_file(const std::string& dir) { return dir + "/leases.damage"; }
+
+void shorten(std::string& report) {
+  if (report.size() <= kMaxDamageBytes) return;
+  report.erase(0, report.size() - kMaxDamageBytes);
+  report.erase(0, report.find('\n') + 1);
+}
 
 std::string read_damage(const std::string& dir) {
   return read_state_file(damage_file(dir), 2 * kMaxDamageBytes).value_or("");
@@ -145,7 +159,8 @@ StoreFolder::StoreFolder(std::string dir)
   const bool was_used = lock_.was_used() || has_reserved(marked_);
   if (const auto why = refusal_of(facts, was_used); !why.empty()) refuse_store(database(), why);
   found_ = damage_of(facts, marked_, was_used);
-  has_damage_ = !found_.empty() || fs::exists(damage_file(dir_));
+  std::error_code ignored;
+  has_damage_ = !found_.empty() || fs::exists(damage_file(dir_), ignored);
   if (!found_.empty()) keep_copy();
   has_new_mark_ = !marked_.exists;
   mark_.emplace(mark_file(dir_));
@@ -167,12 +182,10 @@ void StoreFolder::keep_copy() noexcept try {
   log::warn("leases: no copy of what is damaged is kept: {}", e.what());
 }
 
-// SQLite writes it: to open and close the file here would drop SQLite's locks on it.
 std::string StoreFolder::copy_of_open(Database& db) noexcept try {
   if (has_copy_) return "";
   const auto name = copy_name();
-  { const StateFile empty(dir_ + "/" + name, O_RDWR | O_CREAT | O_EXCL); }
-  Statement(db, "VACUUM INTO ?").bind(dir_ + "/" + name).step();
+  copy_open(db, dir_ + "/" + name);
   copy_ = name;
   drop_older_copies();
   has_copy_ = true;
@@ -210,27 +223,67 @@ void StoreFolder::sign() {
 void StoreFolder::report(const std::string& what) noexcept try {
   const Lock guard(reporting_);
   log::error("leases: damage was found: {}", what);
+  unwritten_ += watch::iso_time(std::chrono::system_clock::now()) + " " + what + "\n";
+  shorten(unwritten_);
   has_damage_ = true;
-  auto text =
-      read_damage(dir_) + watch::iso_time(std::chrono::system_clock::now()) + " " + what + "\n";
-  if (text.size() > kMaxDamageBytes) {
-    text.erase(0, text.size() - kMaxDamageBytes);
-    text.erase(0, text.find('\n') + 1);
-  }
-  NewFile file(damage_file(dir_));
-  file.write(text);
-  file.keep();
+  write_unwritten();
 } catch (const std::exception& e) {
   log::warn("leases: the damage is in the log only: {}", e.what());
 }
 
+void StoreFolder::write_report() noexcept {
+  const Lock guard(reporting_);
+  write_unwritten();
+}
+
+// A folder that was removed is not made again for it.
+void StoreFolder::write_unwritten() noexcept try {
+  std::error_code failed;
+  if (unwritten_.empty() || !fs::is_directory(dir_, failed)) return;
+  auto text = read_damage(dir_) + unwritten_;
+  shorten(text);
+  NewFile file(damage_file(dir_), 0600);
+  file.write(text);
+  file.keep();
+  unwritten_.clear();
+} catch (const std::exception&) {  // it is in the log, and tried again
+}
+
 std::string StoreFolder::damage() const noexcept {
   if (!has_damage_) return "";
+  const Lock guard(reporting_);
   try {
-    return read_damage(dir_);
+    return read_damage(dir_) + unwritten_;
   } catch (const std::exception& e) {
-    return e.what();
+    return unwritten_.empty() ? e.what() : unwritten_;
   }
+}
+
+bool StoreFolder::write_anew(Database& db) noexcept try {
+  fs::create_directories(dir_);
+  ::chmod(dir_.c_str(), 0700);
+  anew_ = database() + ".anew";
+  fs::remove(anew_);
+  copy_open(db, anew_);
+  return true;
+} catch (const std::exception& e) {
+  log::error("leases: they cannot be written to a new file and are lost: {}", e.what());
+  return false;
+}
+
+// The log beside it is of the file that is gone: its pages must not be merged into this one.
+void StoreFolder::put_anew(LeaseId reserved) noexcept try {
+  if (fs::exists(database()))
+    throw Error(Code::unavailable, "another file has its place; they are in " + anew_);
+  for (const char* suffix : {"-wal", "-shm"}) fs::remove(database() + suffix);
+  fs::rename(anew_, database());
+  StoreMark mark(mark_file(dir_));
+  mark.note(std::nullopt);
+  mark.reserve(reserved);
+  write_report();
+  log::warn("leases: leases.db was removed; all leases are in a new one");
+} catch (const std::exception& e) {
+  log::error("leases: leases.db was removed, and there is no new one: {}", e.what());
 }
 
 StoreHealth store_health(const std::string& dir) {

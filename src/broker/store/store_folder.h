@@ -39,13 +39,21 @@ class StoreFolder {
   void report(const std::string& what) noexcept;
   // The same of rows that are damaged. Keeps a copy of the database first, where sign() kept none.
   void report_rows(const std::vector<std::string>& found, Database& db) noexcept;
-  // The content of leases.damage; empty when there is none. Cheap when no damage was found when
-  // the store was opened. Thread-safe.
+  // The content of leases.damage, and what could not be written to it; empty when there is none.
+  // Cheap when no damage was found when the store was opened. Thread-safe.
   std::string damage() const noexcept;
+  // Writes what could not be written before. Thread-safe.
+  void write_report() noexcept;
+
+  // For a database that was removed while it is open: the first writes its rows to another file,
+  // and false says that it cannot; the second, when it is closed, gives that file its name.
+  bool write_anew(Database& db) noexcept;
+  void put_anew(LeaseId reserved) noexcept;
 
  private:
   void keep_copy() noexcept;
   std::string copy_of_open(Database& db) noexcept;
+  void write_unwritten() noexcept REQUIRES(reporting_);
   void drop_older_copies() noexcept;
 
   const std::string dir_;
@@ -57,7 +65,9 @@ class StoreFolder {
   std::string copy_;  // of what is damaged, until sign()
   bool has_copy_ = false;
   std::atomic<bool> has_damage_{false};
-  Mutex reporting_;
+  mutable Mutex reporting_;
+  std::string unwritten_ GUARDED_BY(reporting_);  // lines of the report
+  std::string anew_;                              // the file that write_anew() wrote
 };
 
 // Throws unavailable with what to do about it.

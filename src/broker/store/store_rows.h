@@ -71,6 +71,19 @@ inline constexpr std::int64_t kFirstWithMark = 6;  // surely; some earlier files
 inline constexpr const char* kSaveLease =
     "INSERT OR REPLACE INTO leases VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
     " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+// The oldest that ended. The state of the row itself counts: an index that is damaged must not name
+// a lease in force.
+inline constexpr const char* kForgetLeases =
+    "DELETE FROM leases WHERE +state = 'ended' AND id IN (SELECT id FROM leases WHERE "
+    "state = 'ended' AND ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms "
+    "LIMIT ?)";
+inline constexpr const char* kForgetLeasesOfPeer =
+    "DELETE FROM leases WHERE +state = 'ended' AND id IN (SELECT id FROM leases WHERE peer = ? AND "
+    "state = 'ended' AND ended_ms < ? AND id < (SELECT max(id) FROM leases) ORDER BY ended_ms "
+    "LIMIT ?)";
+inline constexpr const char* kForgetFootprints =
+    "DELETE FROM footprints WHERE (peer, agent, model_type) IN (SELECT peer, agent, model_type "
+    "FROM footprints ORDER BY at_ms LIMIT ?)";
 inline constexpr int kLeaseColumns = 36;  // without the checksum
 inline constexpr const char* kSaveFootprint =
     "INSERT OR REPLACE INTO footprints VALUES(?, ?, ?, ?, ?, ?)";
