@@ -105,7 +105,7 @@ TEST_F(CgroupTest, TheTierIsClaimedWhileTheGroupCanBeReadBack) {
   EXPECT_EQ(tier(a.lease.id), Enforcement::none);
 }
 
-TEST_F(CgroupTest, MemoryThatTheKernelDoesNotCountThereEndsTheClaim) {
+TEST_F(CgroupTest, ALeaseIsOnlyObservedWhileItsGroupDoesNotCountItsMemory) {
   open();
   const auto a = ask_as_holder(4);
   host.run(0, kPid, 2 * kGb);  // by a child that was started before, for one
