@@ -160,7 +160,7 @@ std::string read_placement(const Json& json, Reading& r) {
   std::size_t index = 0;
   auto wrong = one_of(json, kPlacements, index);
   if (wrong.empty())
-    r.request.spread = index == 0 ? PlacementPolicy::best_fit : PlacementPolicy::spread;
+    r.request.placement = index == 0 ? PlacementPolicy::best_fit : PlacementPolicy::spread;
   return wrong;
 }
 

@@ -37,7 +37,7 @@ TEST(LeaseRequestFromJson, ReadsEveryField) {
   EXPECT_EQ(w.gpus, 2U);
   EXPECT_EQ(w.numa_node, 1);
   EXPECT_TRUE(w.linked);
-  EXPECT_EQ(w.spread, PlacementPolicy::spread);
+  EXPECT_EQ(w.placement, PlacementPolicy::spread);
   EXPECT_EQ(w.ttl, Seconds(30));
   EXPECT_EQ(w.wait, Seconds(5));
   EXPECT_EQ(w.on_unavailable, OnUnavailable::wait);

@@ -57,7 +57,7 @@ struct LeaseRequest {
   std::string device;            // uuid, bus or index; empty: any
   std::optional<int> numa_node;  // prefer GPUs of this node
   bool linked = false;           // several GPUs: prefer those with NVLink between them
-  PlacementPolicy spread = PlacementPolicy::best_fit;
+  PlacementPolicy placement = PlacementPolicy::best_fit;
   Seconds ttl{60};  // it ends this long after the last renewal
   Seconds wait{0};  // with OnUnavailable::wait, at most this long
   OnUnavailable on_unavailable = OnUnavailable::cpu;

@@ -21,7 +21,7 @@ bool is_linked(const Card& a, const Card& b) {
   return names(a, b) || names(b, a);
 }
 
-// Sites that can give `bytes`, the preferred ones first.
+// Candidates that can give `bytes`, the preferred ones first.
 std::vector<std::size_t> ranked(const LeaseRequest& request,
                                 std::span<const CandidateCard> candidates, std::uint64_t bytes) {
   std::vector<std::size_t> order;
@@ -36,7 +36,7 @@ std::vector<std::size_t> ranked(const LeaseRequest& request,
     }
     if (candidates[a].available() != candidates[b].available())
       return (candidates[a].available() < candidates[b].available()) ==
-             (request.spread == PlacementPolicy::best_fit);
+             (request.placement == PlacementPolicy::best_fit);
     return one.bus < other.bus;
   });
   return order;
@@ -100,7 +100,7 @@ std::string why_here(const LeaseRequest& request, std::span<const CandidateCard>
   }
   std::string out = fmt::format(
       "{} on {}: {} stay free",
-      request.spread == PlacementPolicy::spread ? "most free memory" : "best fit", names, left);
+      request.placement == PlacementPolicy::spread ? "most free memory" : "best fit", names, left);
   if (choice.bytes < request.bytes)
     out += fmt::format("; {} of the {} requested", human_bytes(choice.bytes),
                        human_bytes(request.bytes));

@@ -196,7 +196,7 @@ TEST(Place, TakesTheCardThatItFillsBest) {
 
 TEST(Place, TakesTheEmptiestCardToSpread) {
   auto request = want("a", 10);
-  request.spread = PlacementPolicy::spread;
+  request.placement = PlacementPolicy::spread;
   EXPECT_THAT(TestCards({20, 40, 12}).where(request), ElementsAre("GPU-1"));
 }
 

@@ -57,7 +57,7 @@ LeaseRequest SimulationRun::random_request(SimulatedAgent& agent) {
   request.bytes = std::min(some_bytes(rng_), sensible(gpus_, request));
   if (rng_.chance(0.001)) request.bytes = 1ull << 40;  // no card is that large
   if (rng_.chance(0.1)) request.min_bytes = std::max<std::uint64_t>(1, request.bytes / 3);
-  if (rng_.chance(0.2)) request.spread = PlacementPolicy::spread;
+  if (rng_.chance(0.2)) request.placement = PlacementPolicy::spread;
   request.ttl = Seconds(rng_.between(8, 30));
   const double r = rng_.share();
   request.on_unavailable = r < 0.7    ? OnUnavailable::wait

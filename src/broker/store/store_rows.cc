@@ -27,7 +27,7 @@ std::int64_t wall_ms(Instant t, const Moment& at) {
   return t == Instant{} ? 0 : unix_ms(wall_of(t, at));
 }
 
-std::string_view spread_name(PlacementPolicy s) {
+std::string_view placement_name(PlacementPolicy s) {
   return s == PlacementPolicy::spread ? "spread" : "best_fit";
 }
 
@@ -87,7 +87,7 @@ void bind_request(CheckedRow& s, const LeaseRequest& w) {
       .bind_kept(to_string(w.priority))
       .bind_kept(w.model_type);
   s.bind_kept(w.device).bind(static_cast<std::int64_t>(w.numa_node.value_or(-1)));
-  s.bind(static_cast<std::int64_t>(w.linked)).bind_kept(spread_name(w.spread));
+  s.bind(static_cast<std::int64_t>(w.linked)).bind_kept(placement_name(w.placement));
   s.bind(ms(w.ttl)).bind(ms(w.wait)).bind_kept(to_string(w.on_unavailable));
   s.bind(static_cast<std::int64_t>(w.client_limits)).bind(w.holder.pid);
   s.bind(whole(w.holder.start_time)).bind(w.holder.uid);
@@ -125,7 +125,7 @@ LeaseRequest request_from(const Statement& row) {
   w.model_type = name("model_type", row.text(10)), w.device = name("device", row.text(11));
   if (row.number(12) >= 0) w.numa_node = static_cast<int>(row.number(12));
   w.linked = row.number(13) != 0;
-  w.spread = row.text(14) == "spread" ? PlacementPolicy::spread : PlacementPolicy::best_fit;
+  w.placement = row.text(14) == "spread" ? PlacementPolicy::spread : PlacementPolicy::best_fit;
   w.ttl = span(row.number(15)), w.wait = span(row.number(16));
   w.on_unavailable = named("on_unavailable", row.text(17),
                            {OnUnavailable::cpu, OnUnavailable::wait, OnUnavailable::fail});

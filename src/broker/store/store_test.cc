@@ -36,7 +36,7 @@ Lease lease(LeaseId id, State state = State::held) {
   l.request = lease_request("scout", 8, OnUnavailable::wait);
   l.request.min_bytes = 5, l.request.gpus = 2, l.request.priority = Priority::high;
   l.request.model_type = "mini 'quoted'", l.request.device = "", l.request.numa_node = 1;
-  l.request.linked = true, l.request.spread = PlacementPolicy::spread;
+  l.request.linked = true, l.request.placement = PlacementPolicy::spread;
   l.request.ttl = Seconds(2.5), l.request.wait = Seconds(7), l.request.client_limits = true;
   l.request.holder = {4711, 99, 1000, 5};
   l.request.peer = "key:team 'a'", l.request.idempotency_key = "retry-7";
@@ -186,7 +186,7 @@ TEST_F(StoreTest, ALeaseRoundTrips) {
   EXPECT_EQ(after.request.model_type, "mini 'quoted'");
   EXPECT_EQ(after.request.numa_node, 1);
   EXPECT_TRUE(after.request.linked);
-  EXPECT_EQ(after.request.spread, PlacementPolicy::spread);
+  EXPECT_EQ(after.request.placement, PlacementPolicy::spread);
   EXPECT_EQ(after.request.ttl, Seconds(2.5));
   EXPECT_EQ(after.request.wait, Seconds(7));
   EXPECT_EQ(after.request.on_unavailable, OnUnavailable::wait);
