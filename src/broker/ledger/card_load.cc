@@ -1,10 +1,10 @@
-// The load and the free capacity of one card: load_on() and capacity_on() of place.h.
+#include "broker/ledger/card_load.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "base/units.h"
-#include "broker/ledger/place.h"
 
 namespace sluice::broker {
 

@@ -5,7 +5,7 @@
 // The caller passes the time, which never goes back.
 //
 // Order of service: the score is the rank of the priority plus one for each `ageing`
-// waited, in whole steps; at the same score the agent that held less of late (byte-
+// waited, in whole steps; at the same score the agent with the lower recent use (byte-
 // seconds with a half-life of ten minutes), then the first to come. A request that fits
 // may go before one that does not, except that capacity is kept for a request that waited
 // longer than `hold_after`, and for one that others were asked to yield to. Where leases of its own

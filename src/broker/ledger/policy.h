@@ -16,9 +16,9 @@ struct Policy {
   Seconds stale{10};       // a card's sample older than this is no knowledge
   Seconds ageing{30};      // waiting this long counts as one step of priority
   Seconds hold_after{20};  // a request that waited this long has capacity kept for it
-  // Capacity is kept from others for the requests of a peer so long at most; as much of it comes
-  // back in four times that time without. Administrators' have no such limit, and go before what is
-  // kept for others.
+  // A peer may hold reservations for hold_for; the budget refills at a quarter of that rate while
+  // it holds none. Requests of administrators have no such limit, and go before what is kept for
+  // others.
   Seconds hold_for{300};
   Seconds yield_within{10};  // time a holder gets when asked to yield
   enum class Escalate { report, revoke, terminate } escalate = Escalate::report;
