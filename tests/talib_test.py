@@ -93,5 +93,47 @@ class AllPeriods(unittest.TestCase):
                 self.compare(name, function, kind, bars_of(close))
 
 
+    def test_the_scale_of_prices_changes_nothing(self):
+        source = np.random.default_rng(7)
+        narrow = 1.5 * np.exp(np.cumsum(source.normal(0, 0.0005, BARS)))
+        narrow[400:450] = narrow[400]
+        high = narrow * (1 + np.abs(source.normal(0, 0.0007, BARS)))
+        low = narrow * (1 - np.abs(source.normal(0, 0.0007, BARS)))
+        ratios = {name: OF_BARS[name] for name in
+                  ("NATR", "ADX", "DX", "PLUS_DI", "MINUS_DI", "WILLR", "CCI", "STOCH", "STOCHF")}
+        for scale in (1.0, 1e-6, 1e-10, 1e-14, 1e-18, 1e-100, 1e-290, 1e100):
+            bars = [high * scale, low * scale, narrow * scale]
+            for name, function in ratios.items():
+                self.compare_at(name, function, bars, scale)
+            for name in ("RSI", "ROC", "ROCP", "ROCR", "ROCR100"):
+                self.compare_at(name, OF_CLOSE[name], bars[2:], scale)
+
+    def compare_at(self, name, function, arrays, scale):
+        for period in (2, 5, 14):
+            made, expected = (function(module, *arrays, period) for module in (ours, talib))
+            for a, b in zip(*[x if isinstance(x, tuple) else (x,) for x in (made, expected)]):
+                self.assertTrue(np.array_equal(np.isnan(a), np.isnan(b)), (name, scale, period))
+                self.assertLess(np.nanmax(np.abs(a - b)), 1e-9 * 100, (name, scale, period))
+                self.assertGreater(np.nanmax(np.abs(b)), 0, (name, scale))
+
+    def test_differences_that_rounding_makes_are_nothing(self):
+        for scale in (1.0, 1e-10, 1e-100, 1e100, 0.0):
+            for ulps in (0, 1, 20, 60, 200, 1000) if scale else (0,):
+                price = np.full(60, 3 * scale)
+                price[1::2] += ulps * np.spacing(3 * scale)
+                for name in ("STOCH", "STOCHF", "WILLR", "CCI"):
+                    made, expected = (OF_BARS[name](m, price, price, price, 14)
+                                      for m in (ours, talib))
+                    for a, b in zip(*[x if isinstance(x, tuple) else (x,) for x in (made, expected)]):
+                        self.assertTrue(np.allclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True),
+                                        (name, scale, ulps))
+
+    def test_ranges_of_one_bar_match(self):
+        bars = bars_of(walk(np.random.default_rng(8)))
+        for name in ("ATR", "NATR", "PLUS_DI", "MINUS_DI"):
+            made, expected = (OF_BARS[name](module, *bars, 1) for module in (ours, talib))
+            self.assertTrue(np.allclose(made, expected, rtol=1e-9, atol=1e-12, equal_nan=True), name)
+
+
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0]] + sys.argv[2:])

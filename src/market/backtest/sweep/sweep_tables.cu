@@ -153,7 +153,6 @@ __device__ Plan device_plan(const RowSpec& spec) {
     case RowKind::rsi:
       p.lookback = n;
       p.k[0] = (n - 1.0) / n;
-      p.k[1] = kEpsilon * n;
       break;
     case RowKind::score:
       p.lookback = n - 1;

@@ -64,6 +64,7 @@ Plan trend(TrendForm form, Values v) {
   Plan plan = wilder(IndicatorRule::trend, static_cast<int>(form), to_int(v[0]));
   plan.inputs = 3;
   plan.ratio = 1;
+  plan.k[2] = plan.n[0] == 1 ? 1 : 100;  // as TA-Lib, which gives no percentages of one bar
   if (form == TrendForm::adx) {
     plan.lookback = 2 * plan.n[0] - 1;
     plan.halo *= 2;
@@ -166,7 +167,9 @@ Plan trange(Values) {
   return plan;
 }
 Plan atr(Values v) { return range(RangeForm::atr, to_int(v[0])); }
-Plan natr(Values v) { return range(RangeForm::natr, to_int(v[0])); }
+Plan natr(Values v) {  // of one bar TA-Lib gives the range itself
+  return to_int(v[0]) == 1 ? trange(v) : range(RangeForm::natr, to_int(v[0]));
+}
 
 Plan adx(Values v) { return trend(TrendForm::adx, v); }
 Plan dx(Values v) { return trend(TrendForm::dx, v); }
@@ -208,7 +211,7 @@ Plan cci(Values v) {
   Plan plan = window(IndicatorRule::cci, to_int(v[0]), to_int(v[0]) - 1);
   plan.inputs = 3;
   plan.k[0] = 0.015 / v[0];
-  plan.k[1] = v[0] * 0x1p-52;
+  plan.k[1] = v[0] * kRounding;
   return plan;
 }
 

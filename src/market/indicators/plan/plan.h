@@ -70,7 +70,9 @@ struct Plan {
 inline constexpr int kMaxInputs = 4;
 inline constexpr int kMaxOutputs = 3;
 
-// TA-Lib treats smaller magnitudes as zero.
-inline constexpr double kEpsilon = 1e-14;
+// TA-Lib 0.8 takes a difference of prices for 0 when it is a smaller fraction of the prices, which
+// rounding may make. No other magnitude is small: prices may be of any scale.
+inline constexpr double kRounding = 1e-14;
+inline constexpr double kSmallest = 5e-324;  // above 0
 
 }  // namespace sluice::market

@@ -53,7 +53,7 @@ struct RangeRule {
     out[0] = ranges.update(p.n[0], p.k[0], gathered[0]) * V(p.k[1]);
     if constexpr (kNatr) {
       const V close = gathered[1], share = quotient(out[0], close) * V(100), none = out[0] - out[0];
-      out[0] = pick_lt(magnitude(close), V(kEpsilon), none, share);
+      out[0] = pick_lt(magnitude(close), V(kSmallest), none, share);
     }
   }
 
@@ -97,14 +97,14 @@ struct TrendRule {
   SLUICE_RULE void finish(const Plan& p, V* out) {
     if constexpr (kForm == TrendForm::plus_di || kForm == TrendForm::minus_di) {
       const V side = kForm == TrendForm::plus_di ? up.sum : down.sum;
-      const V share = quotient(side, range.sum) * V(100), none = range.sum - range.sum;
-      out[0] = pick_lt(V(kEpsilon), magnitude(range.sum), share, none);
+      const V share = quotient(side, range.sum) * V(p.k[2]), none = range.sum - range.sum;
+      out[0] = pick_lt(V(0), magnitude(range.sum), share, none);
       return;
     }
-    const V both = up.sum + down.sum, limit = V(kEpsilon);
+    const V both = up.sum + down.sum;
     // Each is 0 or below where there is no direction.
-    const V some_range = magnitude(range.sum) - limit;
-    const V some_move = both * V(100) - limit * range.sum;
+    const V some_range = magnitude(range.sum);
+    const V some_move = both * V(100) - V(kRounding) * range.sum;
     const V ratio = quotient(magnitude(up.sum - down.sum), both) * V(100);
     const V gap = range.sum - range.sum;  // 0, or a NaN
     dx = where_both(some_range, some_move, ratio, dx) + gap;

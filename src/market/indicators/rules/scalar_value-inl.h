@@ -46,6 +46,12 @@ SLUICE_RULE V root_from(V min_value, V a) {
   return root(pick_lt(a, min_value, V(0), a));
 }
 
+// Differences of values near `a` that are below it are 0 but for rounding; those of zeros are, too.
+template <class V>
+SLUICE_RULE V rounding_of(V a, double fraction) {
+  return plus_product(V(kSmallest), magnitude(a), V(fraction));
+}
+
 template <class V>
 SLUICE_RULE V larger(V a, V b) {
   return pick_lt(a, b, b, a);

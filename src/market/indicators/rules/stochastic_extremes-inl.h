@@ -42,7 +42,8 @@ struct Stochastic {
     if (++bars < n[0]) return;
     bars = n[0];
     const V unit = (top - bottom) * V(0.01), off = close - bottom;
-    const V k = pick_lt(magnitude(unit), V(kEpsilon), off - off, quotient(off, unit));
+    const V none = rounding_of(top, 0.02 * kRounding);
+    const V k = pick_lt(magnitude(unit), none, off - off, quotient(off, unit));
     out[0] = slow_k.update(k_type, n[1], k, ring + 2 * n[0]);
     if (++values < n[1]) return;
     values = n[1];
@@ -110,7 +111,8 @@ struct WillrRule {
   template <class W>
   SLUICE_RULE static void finish(const Plan&, const W* raw, W* out) {
     const W unit = (raw[0] - raw[1]) * W(-0.01), off = raw[0] - raw[2];
-    out[0] = pick_lt(magnitude(unit), W(kEpsilon), off - off, quotient(off, unit));
+    const W none = rounding_of(raw[0], 0.02 * kRounding);
+    out[0] = pick_lt(magnitude(unit), none, off - off, quotient(off, unit));
   }
 };
 

@@ -30,8 +30,9 @@ struct CciRule {
     for (int i = 0; i < n; ++i) deviation = deviation + magnitude(ring[i] - mean);
     const V off = typical - mean;
     const V value = quotient(off, deviation * V(p.k[0]));
-    const V zero = V(0), limit = magnitude(mean) * V(p.k[1]);  // what rounding makes
-    out[0] = pick_lt(magnitude(off), limit, zero, pick_lt(deviation, limit, zero, value));
+    const V zero = V(0), one_none = rounding_of(mean, kRounding);
+    const V all_none = rounding_of(mean, p.k[1]);
+    out[0] = pick_lt(magnitude(off), one_none, zero, pick_lt(deviation, all_none, zero, value));
   }
 };
 
