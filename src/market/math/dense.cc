@@ -47,31 +47,35 @@ void cholesky_solve(std::span<const double> l, std::size_t n, std::span<double> 
   }
 }
 
-bool lu_solve(std::vector<double>& a, std::size_t n, std::span<double> b) {
+bool lu_factor(std::vector<double>& a, std::size_t n, std::vector<std::size_t>& pivots) {
   double largest = 0;
   for (const double v : a) largest = std::max(largest, std::abs(v));
+  pivots.resize(n);
   for (std::size_t k = 0; k < n; ++k) {
     if (k % kRowsPerLook == kRowsPerLook - 1) throw_if_cancelled();
     std::size_t best = k;
     for (std::size_t i = k + 1; i < n; ++i)
       if (std::abs(a[i * n + k]) > std::abs(a[best * n + k])) best = i;
     if (!(std::abs(a[best * n + k]) > 1e-14 * largest)) return false;
-    if (best != k) {
-      std::swap_ranges(&a[k * n], &a[k * n] + n, &a[best * n]);
-      std::swap(b[k], b[best]);
-    }
+    pivots[k] = best;
+    if (best != k) std::swap_ranges(&a[k * n], &a[k * n] + n, &a[best * n]);
     for (std::size_t i = k + 1; i < n; ++i) {
-      const double f = a[i * n + k] / a[k * n + k];
-      if (f == 0) continue;
-      for (std::size_t j = k; j < n; ++j) a[i * n + j] -= f * a[k * n + j];
-      b[i] -= f * b[k];
+      if (a[i * n + k] == 0) continue;
+      const double f = a[i * n + k] /= a[k * n + k];
+      for (std::size_t j = k + 1; j < n; ++j) a[i * n + j] -= f * a[k * n + j];
     }
-  }
-  for (std::size_t i = n; i-- > 0;) {
-    for (std::size_t j = i + 1; j < n; ++j) b[i] -= a[i * n + j] * b[j];
-    b[i] /= a[i * n + i];
   }
   return true;
+}
+
+void lu_solve(std::span<const double> lu, std::size_t n, std::span<const std::size_t> pivots,
+              std::span<double> b) {
+  for (std::size_t k = 0; k < n; ++k) std::swap(b[k], b[pivots[k]]);
+  for (std::size_t i = 0; i < n; ++i) b[i] -= dot(lu.subspan(i * n, i), b.first(i));
+  for (std::size_t i = n; i-- > 0;) {
+    b[i] -= dot(lu.subspan(i * n + i + 1, n - i - 1), b.subspan(i + 1, n - i - 1));
+    b[i] /= lu[i * n + i];
+  }
 }
 
 }  // namespace sluice::market

@@ -15,8 +15,12 @@ std::size_t cholesky(std::span<double> a, std::size_t n, double min_pivot, doubl
 // Solves L L' x = b in place.
 void cholesky_solve(std::span<const double> l, std::size_t n, std::span<double> b);
 
-// Solves a x = b with row exchanges, in place; false when `a` is singular.
-bool lu_solve(std::vector<double>& a, std::size_t n, std::span<double> b);
+// Factors `a` in place, with row exchanges in `pivots`; false when it is singular.
+bool lu_factor(std::vector<double>& a, std::size_t n, std::vector<std::size_t>& pivots);
+
+// Solves a x = b in place.
+void lu_solve(std::span<const double> lu, std::size_t n, std::span<const std::size_t> pivots,
+              std::span<double> b);
 
 double dot(std::span<const double> a, std::span<const double> b);
 

@@ -24,11 +24,38 @@ double largest(const Vector& v) {
 constexpr double kTolerance = 1e-8;   // residual() of a solution
 constexpr std::size_t kLongRow = 64;  // terms of a row whose squares take a while
 
+// The same program in variables x_i * unit_i whose diagonal of p is 1, so that no variance is small
+// beside another's. Values of the rows stay as they are.
+struct Equilibrated {
+  QpProblem problem;
+  Vector units;      // per variable
+  double scale = 1;  // of the objective
+};
+
+Equilibrated equilibrated(const QpProblem& from) {
+  const std::size_t n = from.q.size();
+  double least = kNoLimit;  // square roots of the diagonal that are not 0
+  for (std::size_t i = 0; i < n; ++i)
+    if (from.p[i * n + i] > 0) least = std::min(least, std::sqrt(from.p[i * n + i]));
+  if (!(least < kNoLimit)) return {from, Vector(n, 1.0), 1};
+  Equilibrated to{from, Vector(n, 1.0), 1 / least / least};
+  for (std::size_t i = 0; i < n; ++i)
+    if (from.p[i * n + i] > 0) to.units[i] = std::sqrt(from.p[i * n + i]) / least;
+  for (std::size_t i = 0; i < n; ++i) {
+    to.problem.q[i] = from.q[i] / least / least / to.units[i];
+    for (std::size_t j = 0; j < n; ++j)
+      to.problem.p[i * n + j] = from.p[i * n + j] / least / to.units[i] / least / to.units[j];
+  }
+  for (QpRow& row : to.problem.rows)
+    for (auto& [i, c] : row.terms) c /= to.units[i];
+  return to;
+}
+
 // One run of Mehrotra's predictor and corrector.
 class Interior {
  public:
-  Interior(const QpProblem& problem, const QpStandardForm& form)
-      : qp_(problem), form_(form), n_(problem.q.size()), m_(form.limits.size()) {
+  Interior(const QpProblem& problem, const QpStandardForm& form, const Vector& units)
+      : qp_(problem), form_(form), units_(units), n_(problem.q.size()), m_(form.limits.size()) {
     size_ = std::max({largest(qp_.p), largest(qp_.q), 1e-300});
     x_.assign(n_, 0);
     y_.assign(form_.equal.size(), 0);
@@ -54,7 +81,7 @@ class Interior {
       // far is kept.
       if (best <= 1e-12 || (best <= kTolerance && now > 100 * best) || !step()) break;
     }
-    out.converged = best <= kTolerance && largest(out.solution.x) < 1e7;
+    out.converged = best <= kTolerance && widest(out.solution.x) < 1e7;
     return out;
   }
 
@@ -89,10 +116,21 @@ class Interior {
     return inequality.sign * value_of(qp_.rows[inequality.row], v);
   }
 
+  // The largest variable in the units of the rows.
+  double widest(const Vector& x) const {
+    double m = 0;
+    for (std::size_t i = 0; i < n_; ++i) m = std::max(m, std::abs(x[i]) / units_[i]);
+    return m;
+  }
+
   void residuals() {
     rd_ = qp_.q;
-    for (std::size_t i = 0; i < n_; ++i)
-      rd_[i] += dot({qp_.p.data() + i * n_, n_}, {x_.data(), n_});
+    square_ = 0;
+    for (std::size_t i = 0; i < n_; ++i) {
+      const double slope = dot({qp_.p.data() + i * n_, n_}, {x_.data(), n_});
+      square_ += slope * x_[i];
+      rd_[i] += slope;
+    }
     rp_.resize(y_.size());
     for (std::size_t k = 0; k < y_.size(); ++k) {
       const QpRow& row = qp_.rows[form_.equal[k]];
@@ -111,8 +149,9 @@ class Interior {
 
   // Returns the largest violation of the optimality conditions, relative to the size of the data.
   double residual() const {
-    return std::max({largest(rd_) / size_, largest(rp_), largest(rg_), mu_ / size_}) /
-           (1 + largest(x_));
+    const double x = 1 + largest(x_), w = 1 + widest(x_);
+    return std::max({largest(rd_) / (size_ * x), largest(rp_) / w, largest(rg_) / w,
+                     mu_ / (size_ * x + std::max(square_, 0.0))});
   }
 
   // P + G' (z/s) G and the equalities' Schur complement, both factored.
@@ -266,8 +305,9 @@ class Interior {
 
   const QpProblem& qp_;
   const QpStandardForm& form_;
+  const Vector& units_;
   std::size_t n_, m_;
-  double size_ = 1, mu_ = 0;
+  double size_ = 1, mu_ = 0, square_ = 0;
   int iterations_ = 0;
   Vector x_, y_, s_, z_, rd_, rp_, rg_, k_, schur_;
   std::vector<Vector> columns_;
@@ -284,20 +324,45 @@ void check(const QpProblem& problem) {
       throw Error(Code::invalid_argument, fmt::format("no value fits: {}", row.name));
 }
 
+double value_at(const QpProblem& qp, const Vector& x) {
+  const std::size_t n = x.size();
+  double sum = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    sum += x[i] * (qp.q[i] + dot({qp.p.data() + i * n, n}, {x.data(), n}) / 2);
+  return sum;
+}
+
+// In the units of the given problem; nothing where no point is good enough.
+std::optional<QpSolution> solved(const Equilibrated& even, const QpStandardForm& form) {
+  InteriorPoint point = Interior(even.problem, form, even.units).run();
+  QpSolution& found = point.solution;
+  if (point.converged || std::isfinite(largest(found.x)))
+    found.polished = polish(even.problem, form, point.slack, point.z, found);
+  if (!point.converged && !found.polished) return std::nullopt;
+  for (std::size_t i = 0; i < found.x.size(); ++i) found.x[i] /= even.units[i];
+  for (double& m : found.multipliers) m /= even.scale;
+  return std::move(found);
+}
+
 }  // namespace
 
 InteriorPoint interior_point(const QpProblem& problem, const QpStandardForm& form) {
-  return Interior(problem, form).run();
+  const Vector units(problem.q.size(), 1.0);
+  return Interior(problem, form, units).run();
 }
 
 std::optional<QpSolution> try_solve(const QpProblem& problem) {
   check(problem);
   const QpStandardForm form = standard_form(problem);
-  InteriorPoint point = interior_point(problem, form);
-  if (point.converged || std::isfinite(largest(point.solution.x)))
-    point.solution.polished = polish(problem, form, point.slack, point.z, point.solution);
-  if (!point.converged && !point.solution.polished) return std::nullopt;
-  return std::move(point.solution);
+  const Equilibrated even = equilibrated(problem);
+  auto found = solved(even, form);
+  // Where variables of a large variance decide, their own size is the better one.
+  constexpr double kUneven = 100;
+  if ((found && found->polished) || !(largest(even.units) > kUneven)) return found;
+  auto other = solved({problem, Vector(problem.q.size(), 1.0), 1}, form);
+  if (!found || !other) return found ? found : other;
+  const bool better = other->polished || value_at(problem, other->x) < value_at(problem, found->x);
+  return better ? other : found;
 }
 
 QpSolution solve(const QpProblem& problem) {

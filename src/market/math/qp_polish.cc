@@ -35,11 +35,28 @@ Face face_of(const QpProblem& qp, const QpStandardForm& form, const std::vector<
     }
   };
   for (const std::size_t r : form.equal) hold(r, qp.rows[r].lower);
-  for (std::size_t k = 0; k < form.limits.size(); ++k)
-    if (z[k] > slack[k]) hold(form.limits[k].row, form.limits[k].sign * form.limits[k].h);
+  for (std::size_t k = 0; k < form.limits.size(); ++k) {
+    double unit = 0;  // of the row: slack is measured in it, z in its inverse
+    for (const auto& [i, c] : qp.rows[form.limits[k].row].terms) unit = std::max(unit, std::abs(c));
+    if (z[k] * unit > slack[k] / unit)
+      hold(form.limits[k].row, form.limits[k].sign * form.limits[k].h);
+  }
   for (std::size_t i = 0; i < x.size(); ++i)
     if (face.fixing[i] == kFree) face.free.push_back(i);
   return face;
+}
+
+// A second solution for what rounding left of the first makes each row exact to rounding, however
+// their sizes differ.
+bool solve_refined(const std::vector<double>& a, std::size_t m, std::vector<double>& b) {
+  std::vector<double> lu = a, left = b;
+  std::vector<std::size_t> pivots;
+  if (!lu_factor(lu, m, pivots)) return false;
+  lu_solve(lu, m, pivots, b);
+  for (std::size_t i = 0; i < m; ++i) left[i] -= dot({a.data() + i * m, m}, b);
+  lu_solve(lu, m, pivots, left);
+  for (std::size_t i = 0; i < m; ++i) b[i] += left[i];
+  return true;
 }
 
 // The optimality conditions of the free variables and the rows' multipliers.
@@ -70,7 +87,7 @@ bool solve_face(const QpProblem& qp, const Face& face, std::vector<double>& x,
       }
     }
   }
-  if (m > 0 && !lu_solve(a, m, b)) return false;
+  if (m > 0 && !solve_refined(a, m, b)) return false;
   for (std::size_t i = 0; i < f; ++i) x[face.free[i]] = b[i];
   y.assign(b.begin() + static_cast<std::ptrdiff_t>(f), b.end());
   return true;

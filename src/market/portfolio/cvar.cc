@@ -71,6 +71,8 @@ class CuttingPlanes {
     }
     for (std::size_t i = 0; i < n_; ++i)
       if (free_.excluded[i]) out.weights[i] = 0;
+    require(std::isfinite(std::accumulate(out.weights.begin(), out.weights.end(), out.cvar)),
+            "the weights are not finite: the limits or the returns are too large");
     if (!s_.mean.empty()) out.expected_return = dot(s_.mean, out.weights);
     return out;
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/cancellation.h"
 #include "base/error.h"
@@ -17,6 +18,8 @@ namespace sluice::market {
 namespace {
 
 using Vector = std::vector<double>;
+
+constexpr double kSameVariance = 1e-10;  // fraction of a variance that rounding may add
 
 // One portfolio problem: the limits as rows, and the objectives over them.
 class Markowitz {
@@ -90,8 +93,9 @@ class Markowitz {
     require(target > 0, fmt::format("the target risk is {}; it must be above 0", target));
     const double target_variance = target * target;
     RewardPoint low{0, minimise(1, 0, 0), 0}, high{};
+    const double rounding = kSameVariance * target_variance;
     low.excess = variance(low.weights) - target_variance;
-    if (low.excess > 1e-12 * target_variance)
+    if (low.excess > rounding)
       throw Error(
           Code::invalid_argument,
           fmt::format("no portfolio within the limits has a volatility of {}; the lowest is {}",
@@ -99,16 +103,16 @@ class Markowitz {
     if (free_.spread == 0 && l2_ == 0) return low.weights;  // all have the same return
     const double unit =
         variance_scale() / std::max(free_.spread, 1e-300);  // of a reward that matters
-    for (double reward = 1e-3 * unit;; reward *= 4) {
+    for (double reward = 1e-3 * unit * variance_ratio();; reward *= 4) {
       high = at_reward(reward, target_variance);
-      if (high.excess >= 0 || reward > 1e4 * unit) break;
+      if (high.excess > rounding || reward > 1e4 * unit) break;
       low = high;
     }
-    if (high.excess < 0) {  // then even the highest return is less risky, or nearly as good
+    if (high.excess <= rounding) {  // then even the highest return is less risky, or nearly as good
       low = std::move(high);
       high = {low.reward, max_return(), 0};
       high.excess = variance(high.weights) - target_variance;
-      return high.excess <= 0 ? std::move(high.weights) : mixed(low, high);
+      return high.excess <= rounding ? std::move(high.weights) : mixed(low, high);
     }
     return between(std::move(low), std::move(high), target_variance);
   }
@@ -118,6 +122,8 @@ class Markowitz {
     out.expected_return =
         mean_.empty() ? std::numeric_limits<double>::quiet_NaN() : dot(mean_, weights);
     out.volatility = std::sqrt(variance(weights));
+    require(std::isfinite(std::accumulate(weights.begin(), weights.end(), out.volatility)),
+            "the weights are not finite: the limits or the variances are too large");
     out.sharpe = (out.expected_return - risk_free) / out.volatility;
     out.weights = std::move(weights);
     return out;
@@ -167,6 +173,16 @@ class Markowitz {
     double largest = 1e-300;
     for (std::size_t i = 0; i < n_; ++i) largest = std::max(largest, covariance_[i * n_ + i]);
     return largest;
+  }
+
+  // 1, or less where variances differ so much that rewards matter which are small beside the
+  // largest.
+  double variance_ratio() const {
+    const double largest = variance_scale();
+    double least = largest;
+    for (std::size_t i = 0; i < n_; ++i)
+      if (covariance_[i * n_ + i] > 0) least = std::min(least, covariance_[i * n_ + i]);
+    return std::min(1.0, 1e4 * (least / largest));
   }
 
   // The best portfolio for a reward, and how far its variance is from the target.
