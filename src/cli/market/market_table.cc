@@ -96,7 +96,9 @@ Json joined(const market::Csv& csv, const TableFlags& flags) {
     series[at] = values[row];
   }
   Json all = Json::object();
-  for (const auto series_name : order) all[std::string(series_name)] = found[series_name];
+  auto& series = all.get_ref<Json::object_t&>();
+  for (const auto name_of_series : order)
+    series.emplace_back(std::string(name_of_series), found[name_of_series]);
   return all;
 }
 
@@ -219,7 +221,10 @@ Json series_of(const market::Csv& csv, const TableFlags& flags) {
   if (names.empty()) names.assign(csv.header().begin() + 1, csv.header().end());
   require(!names.empty(), csv.name() + " has one column only; the first names the rows");
   Json all = Json::object();
-  for (const auto& name : names) all[name] = csv.numbers(csv.column(name));
+  auto& series = all.get_ref<Json::object_t&>();  // all[name] looks at all names before it
+  std::set<std::string_view> known;
+  for (const auto& name : names)
+    if (known.insert(name).second) series.emplace_back(name, csv.numbers(csv.column(name)));
   return all;
 }
 

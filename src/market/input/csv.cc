@@ -10,7 +10,6 @@
 #include <fstream>
 #include <istream>
 #include <limits>
-#include <set>
 
 #include "base/ascii.h"
 #include "base/error.h"
@@ -112,10 +111,10 @@ void Csv::split() {
   std::size_t at = split_line(0, separator, fields);
   for (const Field& field : fields)
     header_.emplace_back(trimmed(std::string_view(text_).substr(field.begin, field.length)));
-  std::set<std::string> known;
-  for (const auto& name : header_)
-    require(known.insert(ascii_lower(name)).second,
-            fmt::format("{}:1: two columns are named '{}'", name_, shortened(name)));
+  for (std::size_t i = 0; i < header_.size(); ++i)
+    if (!columns_.emplace(ascii_lower(header_[i]), i).second)
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}:1: two columns are named '{}'", name_, shortened(header_[i])));
   while (at < text_.size()) {
     const std::size_t line = line_;
     at = split_line(at, separator, fields);
@@ -167,13 +166,11 @@ Csv::Field Csv::quoted(std::size_t& at) {
   }
 }
 
-bool Csv::has(std::string_view name) const noexcept {
-  return std::ranges::any_of(header_, [&](const auto& h) { return equal_ignoring_case(h, name); });
-}
+bool Csv::has(std::string_view name) const { return columns_.contains(ascii_lower(name)); }
 
 std::size_t Csv::column(std::string_view name) const {
-  for (std::size_t i = 0; i < header_.size(); ++i)
-    if (equal_ignoring_case(header_[i], name)) return i;
+  const auto found = columns_.find(ascii_lower(name));
+  if (found != columns_.end()) return found->second;
   const std::vector<std::string_view> names(header_.begin(), header_.end());
   throw Error(Code::invalid_argument,
               fmt::format("{}:1: no column named '{}'{}; it has {}", name_, shortened(name),

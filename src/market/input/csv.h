@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace sluice::market {
@@ -31,7 +32,7 @@ class Csv {
   // Returns the index of a column by its case-insensitive name. Throws invalid_argument, naming the
   // nearest and all columns.
   std::size_t column(std::string_view name) const;
-  bool has(std::string_view name) const noexcept;
+  bool has(std::string_view name) const;
 
   std::string_view text(std::size_t row, std::size_t column) const;
 
@@ -53,7 +54,8 @@ class Csv {
 
   std::string name_, text_;
   std::vector<std::string> header_;
-  std::vector<Field> fields_;       // of all rows
+  std::unordered_map<std::string, std::size_t> columns_;  // by name in lower case
+  std::vector<Field> fields_;                             // of all rows
   std::vector<std::size_t> lines_;  // number of each row's first line in the file
   std::size_t line_ = 1;            // that is being read
 };

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <random>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/sanitized_for_tests.h"
 
 namespace sluice::market {
 namespace {
@@ -89,6 +91,21 @@ TEST(Csv, AHeaderOfVeryManyColumnsIsParsedFast) {
   for (int i = 1; i < 200000; ++i) text += ",c" + std::to_string(i);
   EXPECT_EQ(Csv::parse(text, "p.csv").header().size(), 200000u);
   EXPECT_THAT(problem_of(text + ",C7"), HasSubstr("two columns are named 'C7'"));
+}
+
+TEST(Csv, EachOfVeryManyColumnsIsFoundFast) {
+  constexpr int kColumns = 50000;
+  std::string text = "Date";
+  for (int i = 0; i < kColumns; ++i) text += ",C" + std::to_string(i);
+  const std::clock_t begun = std::clock();  // the processor's time: the machine may be busy
+  const Csv csv = Csv::parse(text, "p.csv");
+  for (int i = 0; i < kColumns; ++i) {
+    const std::string name = "c" + std::to_string(i);
+    ASSERT_TRUE(csv.has(name));
+    ASSERT_EQ(csv.column(name), static_cast<std::size_t>(i) + 1);
+  }
+  EXPECT_LT((std::clock() - begun) / CLOCKS_PER_SEC, kPatience);
+  EXPECT_FALSE(csv.has("c50000"));
 }
 
 TEST(Csv, AFolderIsRefused) {
