@@ -37,7 +37,16 @@ def table(bars, *names, seed=1):
         f"{day(t)}," + ",".join(repr(c[t]) for c in columns) + "\n" for t in range(bars))
 
 
+# Names that would control a terminal, and how a table shows them.
+EVIL = {"\x1b[31mRED\x1b]0;title\x07": "\\x1b[31mRED\\x1b]0;title\\x07",
+        "\x9b31m": "\\xc2\\x9b31m", "exe.\u202egnp": "exe.\\xe2\\x80\\xaegnp"}
+
+
 class Case(unittest.TestCase):
+    def plain(self, text):
+        for character in text:
+            self.assertTrue(character == "\n" or character.isprintable(), repr(text))
+
     def done(self, *arguments, **more):
         ran = sluice(*arguments, **more)
         self.assertEqual(ran.returncode, 0, ran.stderr)
@@ -322,6 +331,52 @@ class Others(Case):
         shares = json.loads(self.done("market", "portfolio", "--goal", "risk_parity", "--shares",
                                       "1,2,3,4", "--json", text=text))["risk_shares"]
         self.assertAlmostEqual(shares["D"], 0.4, delta=1e-9)
+
+
+class Names(Case):
+    LONG = "date,ticker,close\n" + "".join(
+        f"{day(t)},{name},{price}\n" for t in range(80)
+        for name, price in zip([*EVIL, "plain"], (100 + t % 7, 90 + t % 5, 80 + t % 3, 70 + t % 4)))
+    WIDE = table(80, *EVIL, "plain")
+
+    def test_tables_show_what_names_would_do_to_a_terminal(self):
+        for ask, text in ((("market", "risk"), self.WIDE), (("market", "portfolio"), self.WIDE),
+                          (("market", "risk", "--covariance", "sample"), self.WIDE),
+                          (("market", "portfolio", "--goal", "risk_parity"), self.WIDE),
+                          (("market", "portfolio", "--goal", "frontier"), self.WIDE),
+                          (("market", "risk", "--by", "ticker"), self.LONG),
+                          (("backtest", "--by", "ticker"), self.LONG),
+                          (("backtest", "--by", "ticker", "--fast", "3:5:1"), self.LONG)):
+            got = self.done(*ask, text=text)
+            self.plain(got)
+            for shown in EVIL.values():  # portfolios name some assets only
+                self.assertTrue(shown in got or ask[1] == "portfolio" and ask[-1] != "risk_parity", ask)
+
+    def test_json_escapes_them(self):
+        for ask, text in ((("market", "risk"), self.WIDE), (("backtest", "--by", "ticker"), self.LONG)):
+            got = self.done(*ask, "--json", text=text)
+            self.plain(got)
+            for name in EVIL:
+                self.assertIn(json.dumps(name), got)
+
+    def test_errors_show_them(self):
+        twice = self.LONG + "".join(self.LONG.splitlines(True)[-4:])
+        for ask, text in ((("market", "risk", "--benchmark", "x"), self.WIDE),
+                          (("market", "risk", "--column", "x"), self.WIDE),
+                          (("market", "risk", "--by", "ticker"), twice)):
+            said = self.refused(2, *ask, text=text)
+            self.plain(said)
+            self.assertIn(EVIL["\x1b[31mRED\x1b]0;title\x07"], said)
+
+    def test_a_table_of_very_many_columns_is_read_in_linear_time(self):
+        names = [f"c{i}" for i in range(20000)]
+        text = "date," + ",".join(names) + "\n" + "".join(
+            f"{day(t)}," + ",".join(str(100 + (t * i) % 7) for i in range(20000)) + "\n"
+            for t in range(3))
+        before = os.times()
+        self.done("market", "risk", "--json", text=text)
+        spent = os.times()
+        self.assertLess(spent.children_user - before.children_user, 8)
 
 
 class Backtests(Case):

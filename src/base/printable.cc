@@ -87,6 +87,17 @@ std::string printable(std::string_view text) {
   return out;
 }
 
+std::string printable_lines(std::string_view text) {
+  std::string out;
+  for (;;) {
+    const auto end = text.find('\n');
+    out += printable(text.substr(0, end));
+    if (end == text.npos) return out;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMaxQuoted = 60;
   const bool long_one = text.size() > kMaxQuoted;

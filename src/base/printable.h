@@ -14,7 +14,9 @@ bool has_outer_spaces(std::string_view text) noexcept;
 
 // Characters that are not plain and bytes that are not UTF-8 are escaped ("\\x1b").
 std::string printable(std::string_view text);
-// The same in quotes and not too long.
+// printable() of each line: the ends of lines stay.
+std::string printable_lines(std::string_view text);
+// printable() in quotes and not too long.
 std::string in_quotes(std::string_view text);
 
 }  // namespace sluice

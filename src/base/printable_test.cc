@@ -36,6 +36,7 @@ TEST(Printable, DetectsOuterSpaces) {
 
 TEST(Printable, EscapesEveryByteAboveAsciiWhereSomeAreNotUtf8) {
   EXPECT_EQ(printable("\xff\xc3\xa9"), "\\xff\\xc3\\xa9");
+  EXPECT_EQ(printable_lines("a\x1b\n\u202e\n"), "a\\x1b\n\\xe2\\x80\\xae\n");
   EXPECT_FALSE(is_plain_text("\xff"));
 }
 

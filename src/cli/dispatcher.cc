@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "cli/common/commands.h"
 #include "serve/status.h"
 
@@ -82,16 +83,17 @@ int run(Args args, Io& io) {
   try {
     return dispatch(args, io);
   } catch (const Error& e) {
-    io.err << "sluice: " << e.what() << "\n";
+    io.err << "sluice: " << printable_lines(e.what()) << "\n";
     return serve::status_of(e.code()).exit;
   } catch (const std::filesystem::filesystem_error& e) {
-    io.err << "sluice: cannot open '" << e.path1().string() << "': " << e.code().message() << "\n";
+    io.err << "sluice: cannot open '" << printable(e.path1().string())
+           << "': " << e.code().message() << "\n";
     return 1;
   } catch (const std::bad_alloc&) {
     io.err << "sluice: not enough memory: the system refused to give more\n";
     return serve::status_of(Code::exhausted).exit;
   } catch (const std::exception& e) {
-    io.err << "sluice: " << e.what() << "\n";
+    io.err << "sluice: " << printable_lines(e.what()) << "\n";
     return 1;
   }
 }

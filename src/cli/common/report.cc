@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include "base/printable.h"
+
 namespace sluice::cli {
 
 namespace {
@@ -45,7 +47,7 @@ void Report::heading(std::string_view kind, std::string_view title) {
   if (!first_) out_ << "\n";
   first_ = false;
   out_ << paint(kind, Ink::accent, pen_);
-  if (!title.empty()) out_ << "  " << paint(title, Ink::bold, pen_);
+  if (!title.empty()) out_ << "  " << paint(printable(title), Ink::bold, pen_);
   out_ << "\n";
 }
 
@@ -59,7 +61,7 @@ void Report::item(std::string_view mark, int columns_of_mark, std::string_view t
   const std::string indent(static_cast<std::size_t>(columns_of_mark), ' ');
   bool first = true;
   for (const auto& part : wrapped(text, width_ - columns_of_mark)) {
-    out_ << (first ? mark : std::string_view(indent)) << paint(part, ink, pen_) << "\n";
+    out_ << (first ? mark : std::string_view(indent)) << paint(printable(part), ink, pen_) << "\n";
     first = false;
   }
 }

@@ -1,4 +1,5 @@
-// Lines for people: headings, labelled rows and wrapped text of one width.
+// Lines for people: headings, labelled rows and wrapped text of one width. Titles and texts may
+// come from files: they are made printable. Labels, marks and lines are not.
 #pragma once
 
 #include <iosfwd>

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/printable.h"
 #include "cli/common/actions.h"
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
@@ -155,9 +156,9 @@ int request(Args args, Io& io) {
   const auto reason = answer.value("reason", "");
   const bool has_lease = status == "allocated" || status == "cpu_fallback";
   if (!has_command) print_answer(answer, has_lease, flags, io);
-  if (status == "cpu_fallback") io.err << "sluice: on the CPU: " << reason << "\n";
+  if (status == "cpu_fallback") io.err << "sluice: on the CPU: " << printable(reason) << "\n";
   if (!has_lease) {
-    io.err << "sluice: no lease: " << reason << "\n";
+    io.err << "sluice: no lease: " << printable(reason) << "\n";
     return 1;
   }
   return has_command ? run_under_lease(command, answer, server, address, io) : 0;
@@ -287,7 +288,7 @@ int watch_events(Args args, Io& io) {
     try {
       server.listen("/v1/events?interval=0", hear);
     } catch (const Error& e) {
-      io.err << "sluice: " << e.reason() << "; trying again" << std::endl;
+      io.err << "sluice: " << printable_lines(e.reason()) << "; trying again" << std::endl;
     }
     if (io.out.good()) std::this_thread::sleep_for(kReconnect);
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/printable.h"
 #include "cli/common/command.h"
 #include "cli/market/compute_flags.h"
 #include "market/input/csv.h"
@@ -72,15 +73,18 @@ Json series_of(const market::Csv& csv, const TableFlags& flags);
 
 // ---- output ---------------------------------------------------------------------------
 
-// The JSON on one line. Bytes that are not UTF-8 are replaced.
+// The JSON on one line. Bytes that are not UTF-8 are replaced. Text with characters that change a
+// terminal is written in ASCII.
 template <class AnyJson>
 std::string in_utf8(const AnyJson& json) {
-  return json.dump(-1, ' ', false, AnyJson::error_handler_t::replace);
+  constexpr auto kReplace = AnyJson::error_handler_t::replace;
+  std::string text = json.dump(-1, ' ', false, kReplace);
+  return is_plain_text(text) ? text : json.dump(-1, ' ', true, kReplace);
 }
 
 std::string shown(const Json& value);  // six digits; "-" for null
 
-// Columns of one width each, the first to the left.
+// Columns of one width each, the first to the left. Cells are made printable.
 void print_table(std::ostream& out, const std::vector<std::string>& header,
                  const std::vector<std::vector<std::string>>& rows);
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "cli/common/draw.h"
 #include "cli/market/market_request.h"
 #include "market/backtest/engine/history.h"
 #include "market/request/request.h"
@@ -206,7 +207,7 @@ void check_order(const market::Csv& csv, const std::string& by, std::ostream& er
       csv.fail(row, fmt::format("{} comes after {}: the oldest row must be the first{}",
                                 in_quotes(date), in_quotes(before), hint));
     if (date == before && !reported) {
-      err << fmt::format("note: {} has {} twice{}\n", csv.name(), in_quotes(date), hint);
+      err << fmt::format("note: {} has {} twice{}\n", printable(csv.name()), in_quotes(date), hint);
       reported = true;
     }
     before = date;
@@ -237,18 +238,21 @@ std::string shown(const Json& value) {
 
 void print_table(std::ostream& out, const std::vector<std::string>& header,
                  const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& name : header) widths.push_back(name.size());
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  const auto line = [&](const std::vector<std::string>& cells) {
-    out << fmt::format("{:<{}}", cells[0], widths[0]);
-    for (std::size_t i = 1; i < cells.size(); ++i)
-      out << fmt::format("  {:>{}}", cells[i], widths[i]);
+  std::vector<std::vector<std::string>> lines{header};
+  lines.insert(lines.end(), rows.begin(), rows.end());
+  std::vector<std::size_t> widths(header.size());
+  for (auto& cells : lines)
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      cells[i] = printable(cells[i]);  // names come from files
+      widths[i] = std::max(widths[i], static_cast<std::size_t>(columns(cells[i])));
+    }
+  for (const auto& cells : lines) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const std::string space(widths[i] - static_cast<std::size_t>(columns(cells[i])), ' ');
+      out << (i == 0 ? cells[i] + space : "  " + space + cells[i]);
+    }
     out << "\n";
-  };
-  line(header);
-  for (const auto& row : rows) line(row);
+  }
 }
 
 }  // namespace sluice::cli

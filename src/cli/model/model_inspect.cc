@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "base/printable.h"
 #include "base/units.h"
 #include "cli/common/library_dirs.h"
 #include "cli/common/report.h"
@@ -73,7 +74,8 @@ void print_values(Report& report, std::string_view kind, const Graph& graph,
   std::size_t width = 0;
   for (const ValueId id : ids) width = std::max(width, graph[id].name.size());
   for (const ValueId id : ids)
-    report.line(fmt::format("  {:<{}}  {}", graph[id].name, width, engine::declared(graph[id])));
+    report.line(
+        printable(fmt::format("  {:<{}}  {}", graph[id].name, width, engine::declared(graph[id]))));
 }
 
 void print_compiled(Report& report, const CompiledUse& use, bool nodes) {
@@ -93,13 +95,13 @@ void print_compiled(Report& report, const CompiledUse& use, bool nodes) {
   report.heading("Runs", nodes ? "node by node" : "operator, kernel, nodes, arithmetic");
   if (nodes) {
     for (const engine::NodePlacement& place : use.placements)
-      report.line(fmt::format("  {:<14} {:<40} {}", place.op, place.device + ", " + place.kernel,
-                              place.node));
+      report.line(printable(fmt::format("  {:<14} {:<40} {}", place.op,
+                                        place.device + ", " + place.kernel, place.node)));
     return;
   }
   for (const auto& [key, place] : grouped(use))
-    report.line(fmt::format("  {:<16} {:<44} {:>5}  {:>14}", key.first, key.second, place.nodes,
-                            place.flops > 0 ? flops_text(place.flops) : ""));
+    report.line(fmt::format("  {:<16} {:<44} {:>5}  {:>14}", printable(key.first), key.second,
+                            place.nodes, place.flops > 0 ? flops_text(place.flops) : ""));
 }
 
 void print_text(const Imported& model, const Inspection& found, bool nodes, std::ostream& out) {
@@ -120,8 +122,8 @@ void print_text(const Imported& model, const Inspection& found, bool nodes, std:
                                                  use.tensors, human_bytes(use.bytes)));
   report.heading("Operators", fmt::format("{} nodes", found.nodes));
   for (const engine::OperatorUse& use : found.operators)
-    report.line(fmt::format("  {:<32} {:>6}  {:>14}{}", in_full(use.domain, use.op), use.nodes,
-                            use.flops > 0 ? flops_text(use.flops) : "",
+    report.line(fmt::format("  {:<32} {:>6}  {:>14}{}", printable(in_full(use.domain, use.op)),
+                            use.nodes, use.flops > 0 ? flops_text(use.flops) : "",
                             use.supported ? "" : "  not supported"));
   if (found.compiled)
     print_compiled(report, *found.compiled, nodes);

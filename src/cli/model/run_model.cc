@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/new_file.h"
+#include "base/printable.h"
 #include "base/units.h"
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
@@ -229,7 +230,7 @@ std::string kept_plan(const engine::OpenModel& model, const engine::PlanCache& p
   try {
     if (engine::keep_plan(model, plans)) return engine::plan_file(plans.folder, model.key).string();
   } catch (const Error& error) {
-    io.err << "sluice: no plan was kept: " << error.reason() << "\n";
+    io.err << "sluice: no plan was kept: " << printable_lines(error.reason()) << "\n";
   }
   return model.from.string();
 }

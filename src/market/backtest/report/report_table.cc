@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/printable.h"
 #include "market/backtest/report/report.h"
 
 namespace sluice::market {
@@ -11,14 +12,14 @@ namespace {
 std::string row(std::string_view name, const Metrics& m) {
   return fmt::format(
       "{:<32} {:>12.2f} {:>8.2f}% {:>7.2f} {:>7.2f} {:>8.2f}% {:>7} {:>6.1f}% {:>7.2f} {:>7.1f}%\n",
-      name, m.final_equity, 100 * m.cagr, m.sharpe, m.sortino, 100 * m.max_drawdown, m.trades,
-      100 * m.win_rate, m.profit_factor, 100 * m.exposure);
+      printable(name), m.final_equity, 100 * m.cagr, m.sharpe, m.sortino, 100 * m.max_drawdown,
+      m.trades, 100 * m.win_rate, m.profit_factor, 100 * m.exposure);
 }
 
 std::string head(std::string_view name) {
-  return fmt::format("{:<32} {:>12} {:>9} {:>7} {:>7} {:>9} {:>7} {:>7} {:>7} {:>8}\n", name,
-                     "equity", "CAGR", "Sharpe", "Sortino", "drawdown", "trades", "wins", "factor",
-                     "in");
+  return fmt::format("{:<32} {:>12} {:>9} {:>7} {:>7} {:>9} {:>7} {:>7} {:>7} {:>8}\n",
+                     printable(name), "equity", "CAGR", "Sharpe", "Sortino", "drawdown", "trades",
+                     "wins", "factor", "in");
 }
 
 }  // namespace
