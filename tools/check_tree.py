@@ -10,7 +10,6 @@ MAY_BE_LONGER = {  # up to MAX_TEST_LINES, with the reason
     "src/broker/store/store.cc": "one database: its schema, its statements and its recovery",
     "src/engine/exec/cuda/nodes/elementwise.cc": "one table of operators with its makers",
     "src/kernels/conv/conv_few_channels_sm90.cu": "one kernel with its tiles and its launcher",
-    "src/market/indicators/group_kernel-inl.h": "one loop, compiled for each instruction set",
 }
 
 # An element count times the width of a type, of dimensions that may come from a file: byte_size()

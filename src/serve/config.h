@@ -76,9 +76,11 @@ struct ServeConfig {
         Field{"max_connections_per_peer", &C::max_connections_per_peer,
               "connections that one user of this machine, or one address elsewhere, may have open"}
             .range(1, 1 << 20),
-        Field{"memory_budget", &C::memory_budget,
-              "bytes that requests, their work and their answers may hold together, 1048576 (1 "
-              "MiB) at least; 0 means a quarter of the memory of the machine or the cgroup"}
+        Field{
+            "memory_budget", &C::memory_budget,
+            "bytes that requests, their work and their answers may hold together, 1048576 (1 "
+            "MiB) at least, of which one client may hold half; 0 means a quarter of the memory of "
+            "the machine or the cgroup"}
             .range(0, 1.0 * (1ll << 50)),
         Field{"request_timeout_s", &C::request_timeout_s,
               "a request must arrive completely in this time"}

@@ -1,5 +1,5 @@
-// BERT's pipeline by chunks: what stands between spaces, tabs and line ends is normalized and split
-// without regard to what is around it.
+// The fast path of encode_batch() for BERT tokenizers: text is cut at spaces, tabs and line ends,
+// and each chunk is looked up in a cache; a new one is normalized, split and given to WordPiece.
 #include "text/id_encoder.h"
 #include "text/unicode/unicode.h"
 

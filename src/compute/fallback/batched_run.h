@@ -1,7 +1,8 @@
 // The fallback policy of a call on the GPU:
-//   1. It runs out of memory: cached memory is trimmed and the call is tried again.
-//   2. Still out of memory: the batch is halved, down to one item.
-//   3. One item does not fit, or the GPU fails or refuses: the CPU computes what is left.
+//   1. It runs out of memory: cached memory is trimmed; if that freed any, it is tried again.
+//   2. Still out of memory: the batch is halved, down to one item, where it may be split.
+//   3. One item does not fit, or the GPU fails or refuses: the CPU computes what is left of a call
+//      on arrays, or the whole call of a model.
 // run_in_batches() does steps 1 and 2. Step 3 is its users', Compute::Impl::on_gpu (compute.cc)
 // for arrays and Session::Impl::run_on_gpu (engine/session/session.cc) for models; each counts
 // it in fallback_counts.h. docs/compute.md and docs/models.md tell what users see.

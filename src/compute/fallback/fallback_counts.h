@@ -1,6 +1,6 @@
 // Counts and logs the calls for a GPU that ran on the CPU, of arrays (Compute) and of models
 // (engine::Session); the metric sluice_gpu_fallbacks_total has those of the process. The policy
-// that leads there is in batched_run.h.
+// that leads there is in batched_run.h. Of arrays only calls that began on the GPU count.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ namespace sluice::compute {
 enum class Fallback {
   out_of_memory,  // the GPU's memory did not suffice for one item
   transient,      // the GPU failed this call
-  lost,           // the GPU failed and is not back
+  lost,           // the GPU failed in this call, or has not recovered since
   unsupported,    // the GPU cannot run that operation or model, or not in these shapes
-  vetoed,         // the health check forbids it for now
+  vetoed,         // of models: the health check forbids it for now
 };
 inline constexpr std::size_t kFallbacks = 5;
 std::string_view to_string(Fallback reason) noexcept;

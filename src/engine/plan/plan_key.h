@@ -1,4 +1,4 @@
-// Serialization of a plan's key.
+// Serialization of PlanKey, which is in plan.h.
 #pragma once
 
 #include <string_view>

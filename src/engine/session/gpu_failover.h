@@ -1,8 +1,8 @@
 // Failover: when a session's GPU is lost, all its calls run on the CPU until the GPU returns. (A
-// fallback is one call that moves to the CPU: compute/fallbacks.h; Session notes both.)
+// fallback is one call that moves to the CPU: compute/fallback/batched_run.h; Session notes both.)
 // The policy is device::HealthPolicy, run by the health state machine of device/health/health.h: a
 // call that fails on the GPU counts as device loss, and Gpu::revive() is the canary. Session is the
-// only user here; calculations move to the CPU by compute/batched_run.h.
+// only user here; calculations move to the CPU by compute/compute.cc.
 #pragma once
 
 #include <functional>

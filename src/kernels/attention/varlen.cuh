@@ -1,6 +1,7 @@
-// Varlen: sequences of different lengths, packed one after the other. Every attention kernel is
-// varlen when AttentionCall::cu_seqlens is set: flash_attention_{f16,bf16} (flash_attention.cuh),
-// flash_attention_sm90 and attention_naive take a sequence's addresses and length from here.
+// Varlen: sequences of different lengths, packed one after the other. Every CUDA kernel of
+// attention is varlen when AttentionCall::cu_seqlens is set: flash_attention_{f16,bf16}
+// (flash_attention.cuh), flash_attention_sm90 and attention_naive take a sequence's addresses and
+// length from here.
 #pragma once
 
 #include "kernels/attention/attention.h"

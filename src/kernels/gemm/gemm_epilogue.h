@@ -1,6 +1,7 @@
 // The epilogue of a GEMM or convolution on CUDA: compensation, scale, bias, residual, activation
 // and requantization. Device code: epilogue.cuh; for the Hopper (sm_90a) GEMM: epilogue_sm90.cuh.
-// epilogue_kernel.h has a smaller one, for float results in place.
+// quantized/quantize.h launches it as a kernel of its own; epilogue_kernel.h has a smaller one, for
+// float results in place.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +17,9 @@ inline int bytes_of(GemmType type) {
   return type == GemmType::f16 || type == GemmType::bf16 ? 2 : 1;
 }
 
-// y = quantize(activation((sum - compensation) * scale + bias + residual)), or with the residual
-// added behind the activation. scale, bias and compensation have one value for each of the n
-// columns.
+// y = quantize(activation(z) + residual), z = (sum - compensation) * scale + bias; with
+// residual_first quantize(activation(z + residual)). scale, bias and compensation have one value
+// for each of the n columns.
 struct GemmEpilogue {
   const void* sums = nullptr;  // accumulators, `sum_stride` elements from row to row
   bool int32_sums = true;      // false: f32

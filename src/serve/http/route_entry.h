@@ -38,7 +38,7 @@ struct RouteEntry {
   std::span<const std::string_view> parameters = {};  // of the query
   bool any_query = false;  // of a page: its scripts read the query, the handler gets none
   Access access = Access::anyone;
-  bool serves_hung_up = false;  // those of other access do
+  bool serves_hung_up = false;  // see Route; audited and admin routes always do
 };
 
 inline constexpr auto kBlocking = Execution::in_pool, kLeasePool = Execution::in_lease_pool;

@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kAnyBody = ~std::uint64_t{0};
 struct Route {
   Method method;
   // Whole segments in braces match one segment; "{name...}" at the end matches
-  // the rest, slashes included: "/v2/models/{model}/infer", "/assets/{file...}".
+  // the rest, slashes included: "/v1/leases/{id}", "/assets/{file...}".
   std::string_view pattern;
   Handler handler;
   bool open = false;  // answered without the API key
@@ -37,7 +37,7 @@ struct Route {
   // An answer to the same query is cached for this long; the ages in it are wrong by at most that.
   std::chrono::milliseconds reuse{0};
   // Also served where a client of this machine hung up before its user was known: the request
-  // takes nothing, or needs a key.
+  // takes nothing, or needs a key. Others are dropped: they would count for nobody.
   bool serves_hung_up = false;
 };
 

@@ -41,7 +41,8 @@ struct ModelScratch {
 class Model {
  public:
   virtual ~Model() = default;
-  // Appends the tokens of a word, which is not empty. Takes time in proportion to n log n.
+  // Appends the tokens of a word, which is not empty. Takes time in proportion
+  // to n log n (BPE) or n times the longest token (WordPiece, Unigram).
   virtual void tokenize(std::string_view word, ModelScratch& scratch,
                         std::vector<Token>& tokens) const = 0;
   const Vocabulary& vocabulary() const noexcept { return vocabulary_; }

@@ -1,5 +1,5 @@
-// The longest known start of a word, then the longest known continuation, and so on; a word that
-// does not come out is unknown.
+// WordPiece: the longest known start of a word, then the longest known continuation, and so on; a
+// word that does not come out is unknown. WordLevel, beside it, knows whole words only.
 #include "base/error.h"
 #include "base/printable.h"
 #include "text/model/model.h"

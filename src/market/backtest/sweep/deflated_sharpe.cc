@@ -61,10 +61,10 @@ DeflatedSharpe deflated_sharpe(const SweepResult& sweep, const Backtest& best) {
   const ReturnMoments s = return_moments(best.equity);
   if (s.deviation <= 0) return check;
   const double year = std::sqrt(sweep.trading.periods_per_year);
-  const double sharpe = check.sharpe / year, bar = check.expected_max_sharpe / year;
+  const double sharpe = check.sharpe / year, benchmark = check.expected_max_sharpe / year;
   const double spread = 1 - s.skew * sharpe + (s.kurtosis - 1) / 4 * sharpe * sharpe;
   check.probability =
-      normal_cdf((sharpe - bar) * std::sqrt(s.n - 1) / std::sqrt(std::max(spread, 1e-12)));
+      normal_cdf((sharpe - benchmark) * std::sqrt(s.n - 1) / std::sqrt(std::max(spread, 1e-12)));
   return check;
 }
 

@@ -1,5 +1,7 @@
 // Bailey and Lopez de Prado's deflated Sharpe ratio: corrects the best result of many trials for
-// selection, skew and kurtosis.
+// selection, skew and kurtosis. probability = Phi((SR - SR0) sqrt(n - 1) /
+// sqrt(1 - skew SR + (kurtosis - 1) / 4 SR^2)): SR of one bar, SR0 the largest expected of
+// `trials`.
 #pragma once
 
 #include <cstddef>
