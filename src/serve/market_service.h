@@ -30,8 +30,8 @@ struct MarketOptions {
   std::string no_gpu = "GPUs are turned off";  // the reason that is reported then
   std::filesystem::path costs{};               // file of measured costs
   memory::MemoryConfig pools{};                // of the worker's memory
-  // The maximum estimated cost of a request, in steps: about ten seconds on two cores. The estimate
-  // can be wrong, so a request is ended after max_time in any case.
+  // The maximum estimated cost of a request, in work units: about ten seconds on two cores. The
+  // estimate can be wrong, so a request is ended after max_time in any case.
   double max_work = 1e10;
   Seconds max_time{30};
   // The limits of a short calculation: a quarter of a second, and a body that is parsed as fast.
