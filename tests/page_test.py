@@ -91,7 +91,7 @@ class EightGpus(PageTest):
         self.press(Keys.ESCAPE)
         wait_for("the panel is closed", lambda: not self.count("dialog.panel[open]"))
         self.assertEqual(self.driver.switch_to.active_element, focused)
-        self.assertNotIn("#device", self.driver.current_url)
+        wait_for("the address names no device", lambda: "#device" not in self.driver.current_url)
 
     def test_the_panel_shows_facts_and_processes(self):
         self.open_first()
