@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "compute/workers.h"
+#include "engine/exec/cpu/arena_pool.h"
 #include "engine/exec/kernel.h"
 #include "engine/exec/packed_constant.h"
 #include "engine/graph/tensor_cache.h"
@@ -21,12 +22,13 @@ namespace sluice::engine::cpu {
 
 using namespace kernels::cpu;  // this backend binds them to nodes
 
-// What the kernels of one session share: threads and packed weights.
+// What the programs of one session share: threads, packed weights and arenas.
 class Context {
  public:
   explicit Context(compute::Workers& on) : workers(on) {}
 
   compute::Workers& workers;
+  ArenaPool arenas;
 
   // A constant in the layout that a kernel reads, of `type`. `make` is called once for each
   // constant and layout, or never if a plan stored the result; so `layout` names everything that

@@ -10,7 +10,6 @@ namespace sluice::engine {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
-constexpr std::size_t kMaxFreeArenas = 8;  // arenas
 
 using Clock = std::chrono::steady_clock;
 
@@ -27,38 +26,8 @@ void run_step(const ScheduleStep& step, const KernelArgs& args) {
 
 }  // namespace
 
-class CpuProgram::Arenas {
- public:
-  Tensor take(std::size_t bytes) {
-    {
-      const Lock lock(mutex_);
-      if (!free_.empty()) {
-        Tensor arena = std::move(free_.back());
-        free_.pop_back();
-        return arena;
-      }
-    }
-    return {DType::u8, Shape{static_cast<std::int64_t>(bytes)}};
-  }
-  void put_back(Tensor arena) {
-    const Lock lock(mutex_);
-    if (free_.size() < kMaxFreeArenas) free_.push_back(std::move(arena));
-  }
-  std::size_t trim() noexcept {
-    const Lock lock(mutex_);
-    std::size_t bytes = 0;
-    for (const Tensor& arena : free_) bytes += arena.bytes();
-    free_.clear();
-    return bytes;
-  }
-
- private:
-  Mutex mutex_;
-  std::vector<Tensor> free_ GUARDED_BY(mutex_);
-};
-
 CpuProgram::CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context)
-    : graph_(std::move(graph)), context_(std::move(context)), arenas_(std::make_unique<Arenas>()) {
+    : graph_(std::move(graph)), context_(std::move(context)) {
   for (const ValueId id : graph_.outputs)  // outputs are copied as bytes
     if (graph_[id].dtype == DType::string)
       throw Error(Code::unavailable, "output '" + graph_[id].name + "' holds strings");
@@ -67,9 +36,7 @@ CpuProgram::CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context)
   schedule_ = make_schedule(graph_, kernels_, kCacheLine);
 }
 
-CpuProgram::~CpuProgram() = default;
-
-std::size_t CpuProgram::trim() const noexcept { return arenas_->trim(); }
+std::size_t CpuProgram::trim() const noexcept { return context_->arenas.trim(); }
 
 std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
                                     std::vector<StepTime>* times) const {
@@ -78,7 +45,7 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
     const TensorType type = type_of(graph_[id]);
     outputs.emplace_back(type.dtype, type.shape);
   }
-  const Tensor arena = arenas_->take(schedule_.arena);
+  const Tensor arena = context_->arenas.take(schedule_.arena);
   const auto address = [&](const ValueLocation& location) -> void* {
     switch (location.kind) {
       case ValueLocation::Kind::none: return nullptr;
@@ -105,7 +72,7 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
   for (const OutputCopy& copy : schedule_.copies)
     if (outputs[copy.output].bytes() > 0)
       std::memcpy(outputs[copy.output].data(), address(copy.from), outputs[copy.output].bytes());
-  arenas_->put_back(arena);
+  context_->arenas.give_back(arena);
   return outputs;
 }
 

@@ -10,12 +10,11 @@
 
 namespace sluice::engine {
 
-// Each run takes an arena; later runs reuse it.
+// Each run takes an arena of the context.
 class CpuProgram final : public Program {
  public:
   // `graph` is specialized and optimized.
   CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context);
-  ~CpuProgram() override;
 
   const Graph& graph() const noexcept override { return graph_; }
   const Schedule& schedule() const noexcept override { return schedule_; }
@@ -24,13 +23,10 @@ class CpuProgram final : public Program {
   std::size_t trim() const noexcept override;
 
  private:
-  class Arenas;
-
   Graph graph_;
   std::shared_ptr<cpu::Context> context_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   Schedule schedule_;
-  std::unique_ptr<Arenas> arenas_;
 };
 
 }  // namespace sluice::engine
