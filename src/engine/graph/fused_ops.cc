@@ -54,6 +54,13 @@ Chain::Step parse_instruction(const std::string& code, int values) {
 
 }  // namespace
 
+kernels::TokenPooling token_pooling_of(const Attributes& attributes) {
+  const std::string name = attributes.string("pooling", "");
+  const auto pooling = kernels::token_pooling_named(name);
+  require(pooling.has_value(), "'" + name + "' names no pooling of tokens");
+  return *pooling;
+}
+
 QuantParams quant_params_of(const Attributes& attributes) {
   return {.residual_scale = attributes.real("residual_scale", 1),
           .to_scale = attributes.real("to_scale", 1),

@@ -14,6 +14,9 @@
 //              attend within their sequence only; tokens outside all sequences become zeros
 //   PadTokens  x [1, tokens, ...], token_index i32 [batch, length] -> [batch, length, ...]
 //              token token_index[b, l], or zeros if that is >= tokens
+//   PoolTokens x [1, tokens, n], cu_seqlens i32 [sequences + 1] -> [sequences, n]
+//              the sum, mean, first or last of each sequence's tokens; zeros if it has none
+//              pooling; normalize = 1: divided by the L2 norm
 //   Norm       x [..., n], residual? [..., n], scale [n], bias? [n]
 //              -> layer normalization of x + residual along the last axis, scaled and shifted;
 //              an optional second output is the first one quantized, by QuantParams
@@ -44,6 +47,7 @@
 #include "kernels/common/activation_params.h"
 #include "kernels/common/quant_params.h"
 #include "kernels/elementwise/chain.h"
+#include "kernels/reduce/pool_tokens.h"
 
 namespace sluice::engine {
 
@@ -62,6 +66,9 @@ void write(const ActivationParams& activation, Attributes& to);
 // bf16, and "to_scale", "to_zero" and "to_type" for a quantized result. "to_type" may also be f16
 // or bf16.
 QuantParams quant_params_of(const Attributes& attributes);
+
+// Reads "pooling".
+kernels::TokenPooling token_pooling_of(const Attributes& attributes);
 
 // Reads "code": one string per instruction, such as "add 0 2". Throws invalid_argument if one names
 // an unknown operator, or a value that is not computed yet.

@@ -58,7 +58,7 @@ std::span<const Op> feature_ops();            // feature preprocessing
 std::span<const Op> linear_ops();             // linear models
 std::span<const Op> svm_ops();                // support vector machines
 std::span<const Op> tree_ops();               // decision trees
-std::span<const Op> fused_attention_ops();    // fused Attention and PadTokens
+std::span<const Op> fused_attention_ops();    // fused Attention, PadTokens, PoolTokens
 std::span<const Op> fused_ops();              // fused Linear, Conv, Norm, pools: see fused_ops.h
 std::span<const Op> fused_chain_ops();        // fused elementwise Chain
 std::span<const Op> fused_quantized_ops();    // fused quantized Linear and Conv

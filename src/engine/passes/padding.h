@@ -9,6 +9,10 @@ namespace sluice::engine {
 // With `tokens` 0, only the mask is searched.
 struct SkipPadding {
   std::int64_t tokens = 0;  // tokens without padding, see varlen.h
+  // The graph's inputs and outputs are packed too: [batch, length, ...] becomes [1, tokens, ...].
+  // Its inputs are then those of the model that are read, and two of i32: "positions" [1, tokens],
+  // of each token in its sequence, and "cu_seqlens" [batch + 1].
+  bool packed_io = false;
   // The mask was verified for these types before and is not verified again.
   bool proved = false;
   PaddingMask mask{};  // result
@@ -16,8 +20,9 @@ struct SkipPadding {
 
 // Restricts token-wise nodes and the attention between tokens to the tokens of the mask:
 // [batch, length, ...] becomes [1, tokens, ...] inside, and the graph gets the inputs of a
-// VarlenBatch. Outputs are zero at padding and unchanged at tokens. Returns the number of rewritten
-// nodes.
+// VarlenBatch. Outputs are zero at padding and unchanged at tokens. With `packed_io` there is no
+// padded value at all: what reads the first token of every sequence, or sums over its tokens,
+// becomes PoolTokens. Returns the number of rewritten nodes.
 //
 // Throws unavailable with the reason if this is not provably correct: the mask is no function of
 // one input, or a node may read padding. Reading the first position is safe if it holds a token,

@@ -37,6 +37,8 @@ class TokenRegion {
   bool takes_tokens(NodeId user, std::size_t input) const;
   // Whether `user` belongs to the region and reads `value` token by token only.
   bool takes_tokens_only(NodeId user, ValueId value) const;
+  // x[:, 0] or x[:, 0:1].
+  bool picks_first(const Node& node) const;
 
  private:
   void find_mask(bool proved);
@@ -56,7 +58,6 @@ class TokenRegion {
   std::optional<TokenInputs> token_inputs(NodeId id) const;
   void add_neighbors(NodeId id, std::vector<NodeId>& open) const;
   bool would_take_tokens(NodeId user, ValueId value) const;
-  bool picks_first(const Node& node) const;
 
   const GraphEditor& edit_;
   std::int64_t batch_ = 0, length_ = 0;

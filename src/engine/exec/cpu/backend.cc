@@ -104,7 +104,8 @@ void Context::restore(Packed packed) {
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context) {
   for (const std::span<const Maker> family :
        {linear_kernels(), int8_kernels(), fp8_kernels(), conv_kernels(), norm_kernels(),
-        attention_kernels(), chain_kernels(), rnn_kernels(), data_movement_kernels()})
+        attention_kernels(), token_kernels(), chain_kernels(), rnn_kernels(),
+        data_movement_kernels()})
     for (const Maker& maker : family)
       if (maker.op == node.op && maker.domain == node.domain)
         if (auto kernel = maker.make(graph, node, context)) return kernel;

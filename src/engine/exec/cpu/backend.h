@@ -61,6 +61,7 @@ std::span<const Maker> int8_kernels();           // int8 Linear and Conv; (De)Qu
 std::span<const Maker> fp8_kernels();            // fp8 Linear; (De)QuantizeLinear
 std::span<const Maker> norm_kernels();           // Norm, LayerNormalization, Softmax
 std::span<const Maker> attention_kernels();      // Attention
+std::span<const Maker> token_kernels();          // PoolTokens
 std::span<const Maker> chain_kernels();          // Chain, and single elementwise operators
 std::span<const Maker> rnn_kernels();            // LSTM, GRU, RNN
 std::span<const Maker> data_movement_kernels();  // Transpose, Concat, Split, Gather

@@ -1,9 +1,10 @@
-// Reference implementations of Attention, also varlen, and PadTokens. fused_ops.h documents each
-// operator.
+// Reference implementations of Attention, also varlen, PadTokens and PoolTokens. fused_ops.h
+// documents each operator.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "engine/graph/fused_ops.h"
 #include "engine/ops/families.h"
@@ -179,9 +180,50 @@ void pad_tokens(OpCall& call) {
   });
 }
 
+// One vector of n elements from `tokens` rows at `x`, in double.
+void pool_row(kernels::TokenPooling pooling, const double* x, std::int64_t tokens, std::int64_t n,
+              double* out) {
+  using kernels::TokenPooling;
+  const bool one = pooling == TokenPooling::first || pooling == TokenPooling::last;
+  const std::int64_t begin = pooling == TokenPooling::last ? tokens - 1 : 0;
+  const std::int64_t end = one ? begin + 1 : tokens;
+  for (std::int64_t token = begin; token < end; ++token)
+    for (std::int64_t i = 0; i < n; ++i) out[i] += x[token * n + i];
+  if (pooling != TokenPooling::mean) return;
+  for (std::int64_t i = 0; i < n; ++i) out[i] /= static_cast<double>(tokens);
+}
+
+void pool_tokens(OpCall& call) {
+  Tensor x = fused_input(call, 0);
+  const Tensor& cu_seqlens = call.input(1);
+  require(x.rank() == 3 && x.shape()[0] == 1 && cu_seqlens.rank() == 1 && cu_seqlens.size() > 0,
+          "tokens of shape " + to_string(x.shape()) + " for sequences of shape " +
+              to_string(cu_seqlens.shape()));
+  const kernels::TokenPooling pooling = token_pooling_of(call.attributes());
+  const std::int64_t sequences = cu_seqlens.size() - 1, tokens = x.shape()[1], n = x.shape()[2];
+  const DoubleResult result(call, {sequences, n});
+  const std::vector<std::int64_t> bounds = call.integers(1);
+  double* const y = doubles(result.y);
+  std::fill_n(y, result.y.size(), 0.0);
+  widen(x);
+  for (std::int64_t s = 0; s < sequences; ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    const std::int64_t begin = bounds[at], end = bounds[at + 1];
+    require(begin >= 0 && begin <= end && end <= tokens, "sequence bounds that do not increase");
+    if (begin == end) continue;
+    double* const row = y + s * n;
+    pool_row(pooling, doubles(x) + begin * n, end - begin, n, row);
+    if (!call.attributes().flag("normalize")) continue;
+    const double norm = std::sqrt(std::inner_product(row, row + n, row, 0.0));
+    for (std::int64_t i = 0; i < n; ++i) row[i] /= std::max(norm, 1e-12);
+  }
+  result.store();
+}
+
 constexpr Op kFusedAttentionOps[] = {
     {"Attention", 1, kReals, attention, "sluice"},
     {"PadTokens", 1, kNumbers | Types{DType::boolean}, pad_tokens, "sluice"},
+    {"PoolTokens", 1, kReals, pool_tokens, "sluice"},
 };
 
 }  // namespace

@@ -1,0 +1,239 @@
+#include "engine/encoder/encoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <list>
+#include <utility>
+
+#include "base/error.h"
+#include "base/mutex.h"
+#include "engine/exec/cpu/cpu_program.h"
+
+namespace sluice::engine {
+namespace {
+
+// Tokens of one program on the CPU: enough for all threads, and few enough that what one layer
+// writes is in the cache when the next reads it.
+constexpr std::size_t kChunkTokens = 2048;
+
+using Sizes = PackedGraph::Sizes;
+
+// The programs of the sizes that were used last. Making one takes 0.05 ms.
+class ProgramCache {
+ public:
+  using Made = std::shared_ptr<const Program>;
+
+  Made find(const Sizes& sizes) {
+    const Lock lock(mutex_);
+    const auto found = std::ranges::find(entries_, sizes, &Entry::first);
+    if (found == entries_.end()) return nullptr;
+    entries_.splice(entries_.begin(), entries_, found);
+    return found->second;
+  }
+  void add(const Sizes& sizes, Made made) {
+    const Lock lock(mutex_);
+    entries_.emplace_front(sizes, std::move(made));
+    if (entries_.size() > kMax) entries_.pop_back();
+  }
+
+ private:
+  using Entry = std::pair<Sizes, Made>;
+  static constexpr std::size_t kMax = 32;
+
+  Mutex mutex_;
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
+};
+
+// Sequences that are computed together.
+struct Chunk {
+  std::vector<std::size_t> sequences;
+  std::size_t tokens = 0, longest = 0;
+};
+
+}  // namespace
+
+struct Encoder::Impl {
+  Impl(const Graph& model, compute::Workers& workers, const EncoderOptions& options)
+      : graph(model, options, workers), context(std::make_shared<cpu::Context>(workers)) {}
+
+  std::shared_ptr<const Program> program(const Sizes& sizes) const {
+    if (auto made = programs.find(sizes)) return made;
+    auto made = std::make_shared<CpuProgram>(graph.at(sizes), context);
+    programs.add(sizes, made);
+    return made;
+  }
+  std::string fault(const PackedTokens& tokens, std::size_t sequence) const;
+  std::vector<Tensor> inputs(const PackedTokens& tokens, const Chunk& chunk) const;
+  std::size_t row_of(const PackedTokens& tokens, std::size_t sequence) const {
+    return graph.pooled() ? sequence : static_cast<std::size_t>(tokens.cu_seqlens[sequence]);
+  }
+  void run(const PackedTokens& tokens, const Chunk& chunk, std::span<float> out,
+           std::vector<SequenceError>& errors) const;
+
+  const PackedGraph graph;
+  const std::shared_ptr<cpu::Context> context;
+  mutable ProgramCache programs;
+};
+
+namespace {
+
+std::size_t length_of(const PackedTokens& tokens, std::size_t sequence) {
+  return static_cast<std::size_t>(tokens.cu_seqlens[sequence + 1] - tokens.cu_seqlens[sequence]);
+}
+
+// The first value outside [0, limit), as an error.
+std::string outside(std::span<const std::int32_t> values, std::int64_t limit, const char* what) {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] < 0 || values[i] >= limit)
+      return std::string(what) + " " + std::to_string(values[i]) + " at token " +
+             std::to_string(i) + " is not in 0 to " + std::to_string(limit - 1);
+  return "";
+}
+
+Tensor offsets(const PackedTokens& tokens, const Chunk& chunk) {
+  Tensor cu_seqlens(DType::i32, {static_cast<std::int64_t>(chunk.sequences.size()) + 1});
+  std::int32_t at = 0;
+  auto to = cu_seqlens.values<std::int32_t>().begin();
+  *to++ = 0;
+  for (const std::size_t sequence : chunk.sequences)
+    *to++ = at += static_cast<std::int32_t>(length_of(tokens, sequence));
+  return cu_seqlens;
+}
+
+// Writes the same number for every token, or what `values` holds for it.
+template <class T>
+void fill(const PackedTokens& tokens, const Chunk& chunk, std::span<const std::int32_t> values,
+          T rest, std::span<T> to) {
+  auto at = to.begin();
+  for (const std::size_t sequence : chunk.sequences) {
+    const auto begin = static_cast<std::size_t>(tokens.cu_seqlens[sequence]);
+    for (std::size_t i = 0; i < length_of(tokens, sequence); ++i)
+      *at++ = values.empty() ? rest : static_cast<T>(values[begin + i]);
+  }
+}
+
+void count_positions(const PackedTokens& tokens, const Chunk& chunk, std::span<std::int32_t> to) {
+  auto at = to.begin();
+  for (const std::size_t sequence : chunk.sequences)
+    for (std::size_t i = 0; i < length_of(tokens, sequence); ++i)
+      *at++ = static_cast<std::int32_t>(i);
+}
+
+void fill(const PackedTokens& tokens, const Chunk& chunk, std::span<const std::int32_t> values,
+          std::int32_t rest, const Tensor& to) {
+  switch (to.dtype()) {
+    case DType::i64:
+      return fill<std::int64_t>(tokens, chunk, values, rest, to.values<std::int64_t>());
+    case DType::i32:
+      return fill<std::int32_t>(tokens, chunk, values, rest, to.values<std::int32_t>());
+    case DType::f32:
+      return fill<float>(tokens, chunk, values, static_cast<float>(rest), to.values<float>());
+    case DType::boolean: return fill<bool>(tokens, chunk, values, rest != 0, to.values<bool>());
+    default: throw Error(Code::unavailable, "token ids of this type");
+  }
+}
+
+}  // namespace
+
+// Why the sequence cannot be computed; empty if it can.
+std::string Encoder::Impl::fault(const PackedTokens& tokens, std::size_t sequence) const {
+  const std::int32_t begin = tokens.cu_seqlens[sequence], end = tokens.cu_seqlens[sequence + 1];
+  if (begin < 0 || end < begin || static_cast<std::size_t>(end) > tokens.ids.size())
+    return "cu_seqlens go from " + std::to_string(begin) + " to " + std::to_string(end) + " in " +
+           std::to_string(tokens.ids.size()) + " tokens";
+  if (begin == end) return "it has no tokens";
+  const auto from = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(end - begin);
+  if (static_cast<std::int64_t>(count) > graph.max_length())
+    return std::to_string(count) + " tokens; the model takes at most " +
+           std::to_string(graph.max_length());
+  if (auto why = outside(tokens.ids.subspan(from, count), graph.vocabulary(), "token id");
+      !why.empty())
+    return why;
+  if (tokens.type_ids.empty()) return "";
+  return outside(tokens.type_ids.subspan(from, count),
+                 std::max<std::int64_t>(1, graph.token_types()), "token type");
+}
+
+std::vector<Tensor> Encoder::Impl::inputs(const PackedTokens& tokens, const Chunk& chunk) const {
+  const auto count = static_cast<std::int64_t>(chunk.tokens);
+  std::vector<Tensor> made;
+  for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
+    if (graph.inputs()[i] == PackedGraph::Input::cu_seqlens) {
+      made.push_back(offsets(tokens, chunk));
+      continue;
+    }
+    made.emplace_back(graph.input_type(i), Shape{1, count});
+    switch (graph.inputs()[i]) {
+      case PackedGraph::Input::ids: fill(tokens, chunk, tokens.ids, 0, made.back()); break;
+      case PackedGraph::Input::type_ids:
+        fill(tokens, chunk, tokens.type_ids, 0, made.back());
+        break;
+      case PackedGraph::Input::mask: fill(tokens, chunk, {}, 1, made.back()); break;
+      default: count_positions(tokens, chunk, made.back().values<std::int32_t>());
+    }
+  }
+  return made;
+}
+
+void Encoder::Impl::run(const PackedTokens& tokens, const Chunk& chunk, std::span<float> out,
+                        std::vector<SequenceError>& errors) const {
+  const Sizes sizes{static_cast<std::int64_t>(chunk.tokens),
+                    static_cast<std::int64_t>(chunk.sequences.size()),
+                    static_cast<std::int64_t>(chunk.longest)};
+  const Tensor result = program(sizes)->run(inputs(tokens, chunk))[0];
+  const auto width = static_cast<std::size_t>(graph.width());
+  const float* from = result.values<float>().data();
+  for (const std::size_t sequence : chunk.sequences) {
+    const std::size_t count = (graph.pooled() ? 1 : length_of(tokens, sequence)) * width;
+    float* const to = out.data() + row_of(tokens, sequence) * width;
+    if (std::all_of(from, from + count, [](float x) { return std::isfinite(x); }))
+      std::copy(from, from + count, to);
+    else
+      errors.push_back({sequence, "its result is not finite"});
+    from += count;
+  }
+}
+
+Encoder::Encoder(const Graph& model, compute::Workers& workers, const EncoderOptions& options)
+    : impl_(std::make_unique<Impl>(model, workers, options)) {}
+
+Encoder::~Encoder() = default;
+
+const PackedGraph& Encoder::graph() const noexcept { return impl_->graph; }
+
+std::shared_ptr<const Program> Encoder::program(const Sizes& sizes) const {
+  return impl_->program(sizes);
+}
+
+std::vector<SequenceError> Encoder::run(const PackedTokens& tokens, std::span<float> out) const {
+  const std::size_t rows = graph().pooled() ? tokens.sequences() : tokens.ids.size();
+  const auto width = static_cast<std::size_t>(graph().width());
+  require(out.size() == rows * width, "room for " + std::to_string(out.size()) +
+                                          " numbers, where " + std::to_string(rows) + " rows of " +
+                                          std::to_string(width) + " are made");
+  require(tokens.type_ids.empty() || tokens.type_ids.size() == tokens.ids.size(),
+          std::to_string(tokens.type_ids.size()) + " token types for " +
+              std::to_string(tokens.ids.size()) + " token ids");
+  std::ranges::fill(out, 0.0f);
+  std::vector<SequenceError> errors;
+  Chunk chunk;
+  for (std::size_t i = 0; i < tokens.sequences(); ++i) {
+    if (std::string why = impl_->fault(tokens, i); !why.empty()) {
+      errors.push_back({i, std::move(why)});
+      continue;
+    }
+    const std::size_t length = length_of(tokens, i);
+    if (chunk.tokens > 0 && chunk.tokens + length > kChunkTokens) {
+      impl_->run(tokens, chunk, out, errors);
+      chunk = {};
+    }
+    chunk.sequences.push_back(i);
+    chunk.tokens += length;
+    chunk.longest = std::max(chunk.longest, length);
+  }
+  if (chunk.tokens > 0) impl_->run(tokens, chunk, out, errors);
+  std::ranges::sort(errors, {}, &SequenceError::sequence);
+  return errors;
+}
+
+}  // namespace sluice::engine

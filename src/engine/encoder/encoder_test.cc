@@ -1,0 +1,229 @@
+#include "engine/encoder/encoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "engine/encoder_for_tests.h"
+#include "engine/session/session.h"
+
+namespace sluice::engine {
+namespace {
+
+using kernels::TokenPooling;
+using ::testing::HasSubstr;
+using Ids = std::vector<std::int32_t>;
+using Texts = std::vector<Ids>;
+
+constexpr auto kMaxLength = EncoderForTests::kPositions;
+constexpr std::size_t kWidth = EncoderForTests::kWidth;
+
+struct Packed {
+  Ids ids, cu_seqlens{0};
+
+  explicit Packed(const Texts& texts) {
+    for (const Ids& text : texts) {
+      ids.insert(ids.end(), text.begin(), text.end());
+      cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
+    }
+  }
+  PackedTokens tokens() const { return {.ids = ids, .type_ids = {}, .cu_seqlens = cu_seqlens}; }
+};
+
+class PackedEncoderTest : public ::testing::Test {
+ protected:
+  static EncoderOptions pooled(TokenPooling pooling, bool normalize = false) {
+    return {.max_length = kMaxLength, .pooling = pooling, .normalize = normalize};
+  }
+  Encoder encoder(EncoderOutput end, EncoderOptions options = {.max_length = kMaxLength}) {
+    return {EncoderForTests(end).take(), workers_, options};
+  }
+  Texts random_texts(std::size_t count, std::size_t longest = kMaxLength) {
+    std::uniform_int_distribution<std::int32_t> id(0, EncoderForTests::kWords - 1);
+    std::uniform_int_distribution<std::size_t> length(1, longest);
+    Texts texts(count);
+    for (Ids& text : texts) {
+      text.resize(length(random_));
+      for (std::int32_t& one : text) one = id(random_);
+    }
+    return texts;
+  }
+  static std::vector<float> run(const Encoder& encoder, const Texts& texts) {
+    const Packed packed(texts);
+    const auto rows = encoder.graph().pooled() ? texts.size() : packed.ids.size();
+    std::vector<float> out(rows * static_cast<std::size_t>(encoder.graph().width()), -1);
+    const auto errors = encoder.run(packed.tokens(), out);
+    EXPECT_TRUE(errors.empty()) << errors[0].reason;
+    return out;
+  }
+  // What the interpreter computes for the padded text.
+  Tensor reference(const Graph& graph, const Ids& text) {
+    const Tensor ids(DType::i64, {1, static_cast<std::int64_t>(text.size())});
+    const Tensor mask(DType::i64, ids.shape());
+    std::ranges::copy(text, ids.values<std::int64_t>().begin());
+    std::ranges::fill(mask.values<std::int64_t>(), 1);
+    const Session session(graph, workers_, {.compile = false});
+    const std::vector<Datum> inputs{ids, mask};
+    return session.run(inputs)[0].tensor;
+  }
+
+  compute::Workers workers_{2};
+  std::mt19937_64 random_{20};
+};
+
+TEST_F(PackedEncoderTest, TokensEqualThoseOfTheInterpreter) {
+  const Encoder packed = encoder(EncoderOutput::hidden);
+  const Graph graph = EncoderForTests(EncoderOutput::hidden).take();
+  const Texts texts = random_texts(20);
+  const std::vector<float> got = run(packed, texts);
+  std::size_t at = 0;
+  for (const Ids& text : texts) {
+    const Tensor all = reference(graph, text);
+    for (const float want : all.values<float>()) ASSERT_NEAR(got[at++], want, 2e-5);
+  }
+  EXPECT_EQ(at, got.size());
+}
+
+TEST_F(PackedEncoderTest, PoolingInsideTheModelNeedsNoPadding) {
+  for (const EncoderOutput end : {EncoderOutput::first, EncoderOutput::masked_mean}) {
+    SCOPED_TRACE(static_cast<int>(end));
+    const Encoder packed = encoder(end);
+    EXPECT_TRUE(packed.graph().pooled());
+    const Graph graph = EncoderForTests(end).take();
+    const Texts texts = random_texts(9);
+    const std::vector<float> got = run(packed, texts);
+    std::size_t at = 0;
+    for (const Ids& text : texts) {
+      const Tensor all = reference(graph, text);
+      for (const float want : all.values<float>()) ASSERT_NEAR(got[at++], want, 2e-5);
+    }
+    EXPECT_EQ(at, got.size());
+  }
+}
+
+TEST_F(PackedEncoderTest, PoolsAsAskedFor) {
+  const Encoder tokens = encoder(EncoderOutput::hidden);
+  const Texts texts = random_texts(12);
+  for (const TokenPooling pooling :
+       {TokenPooling::sum, TokenPooling::mean, TokenPooling::first, TokenPooling::last})
+    for (const bool normalize : {false, true}) {
+      SCOPED_TRACE(std::string(to_string(pooling)) + (normalize ? ", normalized" : ""));
+      const Encoder vectors = encoder(EncoderOutput::hidden, pooled(pooling, normalize));
+      const std::vector<float> got = run(vectors, texts);
+      ASSERT_EQ(got.size(), texts.size() * kWidth);
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        const std::vector<float> rows = run(tokens, {texts[i]});
+        const std::size_t count = texts[i].size();
+        std::vector<double> want(kWidth);
+        for (std::size_t t = 0; t < count; ++t)
+          if ((pooling != TokenPooling::first || t == 0) &&
+              (pooling != TokenPooling::last || t + 1 == count))
+            for (std::size_t k = 0; k < kWidth; ++k)
+              want[k] += static_cast<double>(rows[t * kWidth + k]);
+        double norm = 0;
+        for (double& x : want) {
+          if (pooling == TokenPooling::mean) x /= static_cast<double>(count);
+          norm += x * x;
+        }
+        for (std::size_t k = 0; k < kWidth; ++k)
+          ASSERT_NEAR(static_cast<double>(got[i * kWidth + k]),
+                      normalize ? want[k] / std::sqrt(norm) : want[k],
+                      1e-6 * (10 + std::abs(want[k])));
+      }
+    }
+}
+
+TEST_F(PackedEncoderTest, ATextHasTheSameBitsInAThousandBatches) {
+  const Encoder vectors = encoder(EncoderOutput::hidden, pooled(TokenPooling::mean, true));
+  const Texts texts = random_texts(60);
+  std::vector<std::vector<float>> alone;
+  for (const Ids& text : texts) alone.push_back(run(vectors, {text}));
+  std::uniform_int_distribution<std::size_t> which(0, texts.size() - 1), size(1, 24);
+  for (int batch = 0; batch < 1000; ++batch) {
+    std::vector<std::size_t> chosen(size(random_));
+    Texts mixed;
+    for (std::size_t& one : chosen) mixed.push_back(texts[one = which(random_)]);
+    const std::vector<float> got = run(vectors, mixed);
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      ASSERT_EQ(
+          std::memcmp(got.data() + i * kWidth, alone[chosen[i]].data(), kWidth * sizeof(float)), 0)
+          << "text " << chosen[i] << " of " << texts[chosen[i]].size() << " tokens, batch "
+          << batch;
+  }
+}
+
+TEST_F(PackedEncoderTest, ABadSequenceDoesNotAffectTheOthers) {
+  const Encoder vectors = encoder(EncoderOutput::hidden, pooled(TokenPooling::mean));
+  const Texts good = random_texts(2);
+  Texts texts{good[0], {3, -1}, {}, Ids(kMaxLength + 1, 2), {1, EncoderForTests::kWords}, good[1]};
+  const Packed packed(texts);
+  std::vector<float> out(texts.size() * kWidth, -1);
+  const auto errors = vectors.run(packed.tokens(), out);
+  ASSERT_EQ(errors.size(), 4u);
+  EXPECT_EQ(errors[0].sequence, 1u);
+  EXPECT_THAT(errors[0].reason, HasSubstr("token id -1 at token 1 is not in 0 to 49"));
+  EXPECT_EQ(errors[1].sequence, 2u);
+  EXPECT_THAT(errors[1].reason, HasSubstr("no tokens"));
+  EXPECT_THAT(errors[2].reason, HasSubstr("97 tokens; the model takes at most 96"));
+  EXPECT_THAT(errors[3].reason, HasSubstr("token id 50"));
+  const std::vector<float> want = run(vectors, good);
+  for (std::size_t k = 0; k < kWidth; ++k) {
+    EXPECT_EQ(out[k], want[k]);
+    EXPECT_EQ(out[kWidth + k], 0);
+    EXPECT_EQ(out[5 * kWidth + k], want[kWidth + k]);
+  }
+}
+
+TEST_F(PackedEncoderTest, InconsistentOffsetsAreErrorsOfTheirSequences) {
+  const Encoder vectors = encoder(EncoderOutput::hidden, pooled(TokenPooling::mean));
+  const Ids ids{1, 2, 3, 4}, cu_seqlens{0, 3, 1, 9, -2, 4};
+  std::vector<float> out(5 * kWidth);
+  const auto errors = vectors.run({.ids = ids, .type_ids = {}, .cu_seqlens = cu_seqlens}, out);
+  ASSERT_EQ(errors.size(), 4u);
+  EXPECT_THAT(errors[0].reason, HasSubstr("cu_seqlens go from 3 to 1 in 4 tokens"));
+  const std::vector<float> want = run(vectors, {{1, 2, 3}});
+  EXPECT_EQ(std::memcmp(out.data(), want.data(), kWidth * sizeof(float)), 0);
+  EXPECT_THROW(
+      vectors.run({.ids = ids, .type_ids = {}, .cu_seqlens = cu_seqlens}, std::span(out).first(7)),
+      Error);
+  EXPECT_TRUE(vectors.run({}, {}).empty());
+}
+
+TEST_F(PackedEncoderTest, ResultsThatAreNotFiniteAreErrors) {
+  Graph graph = EncoderForTests(EncoderOutput::hidden).take();
+  for (Value& value : graph.values)
+    if (value.constant && value.constant.shape() == Shape{EncoderForTests::kWords, kWidth})
+      value.constant.values<float>()[7 * kWidth] = std::numeric_limits<float>::quiet_NaN();
+  const Encoder vectors(graph, workers_, pooled(TokenPooling::mean));
+  const Packed packed({{1, 2}, {7}, {3}});
+  std::vector<float> out(3 * kWidth);
+  const auto errors = vectors.run(packed.tokens(), out);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].sequence, 1u);
+  EXPECT_THAT(errors[0].reason, HasSubstr("not finite"));
+}
+
+TEST_F(PackedEncoderTest, ModelsThatReadPaddingAreRefusedWithTheReason) {
+  const auto refusal = [&](EncoderOutput end, EncoderOptions options) -> std::string {
+    try {
+      encoder(end, options);
+      return "none";
+    } catch (const Error& error) {
+      return std::string(error.reason());
+    }
+  };
+  const EncoderOptions plain{.max_length = kMaxLength};
+  EXPECT_THAT(refusal(EncoderOutput::mean, plain), HasSubstr("padding"));
+  EXPECT_THAT(refusal(EncoderOutput::last, plain), HasSubstr("padding"));
+  EXPECT_THAT(refusal(EncoderOutput::first, pooled(TokenPooling::mean)), HasSubstr("to pool"));
+  EncoderOptions named = plain;
+  named.output = "vectors";
+  EXPECT_THAT(refusal(EncoderOutput::hidden, named), HasSubstr("no output 'vectors'"));
+}
+
+}  // namespace
+}  // namespace sluice::engine

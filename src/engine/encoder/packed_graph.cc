@@ -1,0 +1,210 @@
+#include "engine/encoder/packed_graph.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "engine/graph/fused_ops.h"
+#include "engine/graph/graph_editor.h"
+#include "engine/graph/tensor_type.h"
+#include "engine/shapes/specialize.h"
+
+namespace sluice::engine {
+namespace {
+
+// Small: constants of these many sequences are folded.
+constexpr std::int64_t kSequencePrimes[] = {127, 131, 137, 139, 149, 151, 157};
+// Larger than any size of a model; nothing is allocated for these many tokens.
+constexpr std::int64_t kTokenPrimes[] = {1'000'003, 1'000'033, 1'000'037, 1'000'039, 1'000'081};
+
+[[noreturn]] void refuse(const std::string& why) { throw Error(Code::unavailable, why); }
+
+// The first prime that divides no size of a constant.
+std::int64_t unused_prime(std::span<const std::int64_t> primes, const Graph& model) {
+  const auto used = [&](std::int64_t prime) {
+    return std::ranges::any_of(model.values, [&](const Value& value) {
+      return value.constant && std::ranges::any_of(value.constant.shape(), [&](std::int64_t size) {
+               return size > 0 && size % prime == 0;
+             });
+    });
+  };
+  for (const std::int64_t prime : primes)
+    if (!used(prime)) return prime;
+  refuse("the sizes of its weights");
+}
+
+ValueId output_named(const Graph& model, const std::string& name) {
+  require(!model.outputs.empty(), "the model has no outputs");
+  if (name.empty()) return model.outputs[0];
+  std::string known;
+  for (const ValueId id : model.outputs) {
+    if (model[id].name == name) return id;
+    known += (known.empty() ? "" : ", ") + in_quotes(model[id].name);
+  }
+  throw Error(Code::invalid_argument,
+              "the model has no output " + in_quotes(name) + ", but " + known);
+}
+
+// Drops the values that nothing uses: weights that the passes replaced, above all.
+Graph compacted(const Graph& graph) {
+  std::vector<ValueId> to(graph.values.size(), kNoValue);
+  Graph made{};
+  made.name = graph.name;
+  const auto moved = [&](ValueId id) {
+    if (id == kNoValue) return id;
+    ValueId& at = to[static_cast<std::size_t>(id)];
+    if (at == kNoValue) {
+      at = static_cast<ValueId>(made.values.size());
+      made.values.push_back(graph[id]);
+    }
+    return at;
+  };
+  const auto move_all = [&](const std::vector<ValueId>& ids) {
+    std::vector<ValueId> all;
+    for (const ValueId id : ids) all.push_back(moved(id));
+    return all;
+  };
+  made.inputs = move_all(graph.inputs);
+  made.outputs = move_all(graph.outputs);
+  for (Node node : graph.nodes) {
+    node.inputs = move_all(node.inputs);
+    node.outputs = move_all(node.outputs);
+    made.nodes.push_back(std::move(node));
+  }
+  return made;
+}
+
+// The input that holds the sizes of a node's output; none if it has none.
+std::optional<std::size_t> shape_input(const Node& node) {
+  const bool sized = node.domain.empty() && (node.op == "Reshape" || node.op == "Expand");
+  return sized ? std::optional<std::size_t>(1) : std::nullopt;
+}
+
+}  // namespace
+
+PackedGraph::PackedGraph(const Graph& model, const EncoderOptions& options,
+                         compute::Workers& workers, Backend backend)
+    : max_length_(options.max_length) {
+  require(options.max_length > 1, "sequences of at most one token");
+  const std::string mask = optimize_packed(model, options, workers, backend);
+  graph_ = compacted(graph_);
+  find_inputs(mask);
+  check_inputs();
+  if (options.pooling) add_pooling(options);
+  const Shape output = type_of(graph_[graph_.outputs[0]]).shape;
+  pooled_ = output.rank() == 2 && output[0] == sequences_;
+  if (!pooled_ && (output.rank() != 3 || output[1] != tokens_))
+    refuse("output " + in_quotes(graph_[graph_.outputs[0]].name) +
+           " is not one row for each token or sequence");
+  width_ = output[output.rank() - 1];
+}
+
+// Returns the name of the mask.
+std::string PackedGraph::optimize_packed(const Graph& model, const EncoderOptions& options,
+                                         compute::Workers& workers, Backend backend) {
+  tokens_ = unused_prime(kTokenPrimes, model);
+  sequences_ = unused_prime(kSequencePrimes, model);
+  Graph one_output = model;
+  one_output.outputs = {output_named(model, options.output)};
+  std::vector<TensorType> types;
+  for (const ValueId id : model.inputs)
+    types.push_back({model[id].dtype, {sequences_, options.max_length}});
+  graph_ = specialize(one_output, types, workers);
+  SkipPadding skip{.tokens = tokens_, .packed_io = true};
+  passes_ = optimize(graph_, nullptr, backend, &skip);
+  return model[model.inputs.at(skip.mask.input)].name;
+}
+
+void PackedGraph::find_inputs(const std::string& mask) {
+  bool has_ids = false;
+  for (const ValueId id : graph_.inputs) {
+    const std::string& name = graph_[id].name;
+    const bool types = name.find("type") != std::string::npos || name.find("segment") == 0;
+    if (name == mask) {
+      inputs_.push_back(Input::mask);
+    } else if (name == "positions" || name == "cu_seqlens") {
+      inputs_.push_back(name == "positions" ? Input::positions : Input::cu_seqlens);
+    } else if (types) {
+      inputs_.push_back(Input::type_ids);
+      token_types_ = rows_gathered(id);
+    } else if (!has_ids) {
+      inputs_.push_back(Input::ids);
+      vocabulary_ = rows_gathered(id);
+      has_ids = true;
+    } else {
+      refuse("it has an input " + in_quotes(name) + " besides token ids, types and mask");
+    }
+  }
+  if (!has_ids || vocabulary_ == 0) refuse("no table of its weights is read by token ids");
+}
+
+// The rows of the smallest constant table that `input` indexes; 0: of none.
+std::int64_t PackedGraph::rows_gathered(ValueId input) const {
+  std::int64_t rows = 0;
+  for (const Node& node : graph_.nodes) {
+    if (node.op != "Gather" || node.inputs[1] != input || !graph_[node.inputs[0]].constant)
+      continue;
+    const std::int64_t here = graph_[node.inputs[0]].constant.shape()[0];
+    rows = rows == 0 ? here : std::min(rows, here);
+  }
+  return rows;
+}
+
+// What is left must not read padded inputs.
+void PackedGraph::check_inputs() const {
+  std::set<ValueId> known(graph_.inputs.begin(), graph_.inputs.end());
+  for (const Node& node : graph_.nodes) {
+    for (const ValueId id : node.inputs)
+      if (id != kNoValue && !graph_[id].constant && !known.contains(id))
+        refuse(describe(node) + " reads " + in_quotes(graph_[id].name) + " with its padding");
+    known.insert(node.outputs.begin(), node.outputs.end());
+  }
+}
+
+void PackedGraph::add_pooling(const EncoderOptions& options) {
+  const ValueId hidden = graph_.outputs[0];
+  const TensorType type = type_of(graph_[hidden]);
+  require(type.shape.rank() == 3 && type.shape[1] == tokens_,
+          "only an output [batch, length, width] has tokens to pool, not " +
+              in_quotes(graph_[hidden].name));
+  const ValueId cu_seqlens = graph_.inputs[static_cast<std::size_t>(
+      std::ranges::find(inputs_, Input::cu_seqlens) - inputs_.begin())];
+  const auto pooled = static_cast<ValueId>(graph_.values.size());
+  graph_.values.push_back({.name = "pooled tokens",
+                           .dtype = type.dtype,
+                           .dims = std::vector<Dim>{{sequences_, ""}, {type.shape[2], ""}}});
+  Node node = fused("PoolTokens", "pooling", {hidden, cu_seqlens}, {pooled});
+  node.attributes.set("pooling", std::string(to_string(*options.pooling)));
+  node.attributes.set("normalize", std::int64_t{options.normalize});
+  graph_.nodes.push_back(std::move(node));
+  graph_.outputs = {pooled};
+}
+
+std::int64_t PackedGraph::resized(std::int64_t size, const Sizes& sizes) const {
+  if (size % tokens_ == 0) return size / tokens_ * sizes.tokens;
+  return size % sequences_ == 0 ? size / sequences_ * sizes.sequences : size;
+}
+
+Graph PackedGraph::at(const Sizes& sizes) const {
+  Graph made = graph_;
+  for (Value& value : made.values)
+    if (!value.constant)
+      for (Dim& dim : *value.dims) dim.size = resized(dim.size, sizes);
+  for (std::size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i] == Input::cu_seqlens) (*made[made.inputs[i]].dims)[0].size = sizes.sequences + 1;
+  for (Node& node : made.nodes) {
+    if (node.attributes.has("max_seqlen")) node.attributes.set("max_seqlen", sizes.longest);
+    const auto input = shape_input(node);
+    if (!input || graph_[node.inputs[*input]].constant.size() == 0) continue;
+    const auto symbolic = graph_[node.inputs[*input]].constant.values<std::int64_t>();
+    std::vector<std::int64_t> shape;
+    for (const std::int64_t size : symbolic)
+      shape.push_back(size > 0 ? resized(size, sizes) : size);
+    if (!std::ranges::equal(shape, symbolic))
+      made[node.inputs[*input]].constant = Tensor::of(std::span<const std::int64_t>(shape));
+  }
+  return made;
+}
+
+}  // namespace sluice::engine

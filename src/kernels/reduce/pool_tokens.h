@@ -1,0 +1,23 @@
+// Pooling of packed sequences: one vector for each.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace sluice::kernels {
+
+enum class TokenPooling { sum, mean, first, last };
+
+std::string_view to_string(TokenPooling pooling);
+std::optional<TokenPooling> token_pooling_named(std::string_view name);
+
+namespace cpu {
+
+// Pools the `tokens` rows of `n` elements at `x`, in order, into `out`: the same bits wherever the
+// sequence lies. No tokens: zeros. `normalize`: divides by the L2 norm.
+void pool_tokens(TokenPooling pooling, bool normalize, const float* x, std::size_t tokens,
+                 std::size_t n, float* out);
+
+}  // namespace cpu
+}  // namespace sluice::kernels
