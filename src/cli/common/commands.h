@@ -11,6 +11,7 @@ int canary(Args args, Io& io);
 int compile(Args args, Io& io);
 int detect(Args args, Io& io);
 int doctor(Args args, Io& io);
+int embed(Args args, Io& io);
 int gpu_limit(Args args, Io& io);
 int gpu_worker(Args args, Io& io);
 int lease(Args args, Io& io);

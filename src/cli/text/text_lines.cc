@@ -56,6 +56,16 @@ LineReader::~LineReader() {
   if (file_ >= 0) close(file_);
 }
 
+void LineReader::go_to(std::uint64_t offset, std::size_t number) {
+  if (lseek(file_, static_cast<off_t>(offset), SEEK_SET) < 0)
+    throw Error(Code::unavailable,
+                fmt::format("cannot go to byte {} of {}: {}", offset, name_, std::strerror(errno)));
+  buffer_.clear();
+  at_ = 0;
+  read_ = offset;
+  number_ = number;
+}
+
 bool LineReader::fill() {
   buffer_.erase(0, at_);
   at_ = 0;
@@ -73,6 +83,7 @@ bool LineReader::fill() {
                   fmt::format("cannot read {}: {}", name_, std::strerror(errno)));
   }
   buffer_.resize(had + static_cast<std::size_t>(got));
+  read_ += static_cast<std::uint64_t>(got);
   at_end_ = got == 0;
   return got > 0;
 }

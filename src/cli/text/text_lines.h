@@ -1,6 +1,7 @@
 // Texts from a file or a pipe: one a line, or a JSON object a line.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <optional>
@@ -23,8 +24,11 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
+  // Goes to an offset() of before, and the number() of then.
+  void go_to(std::uint64_t offset, std::size_t number);
   // False at the end. The line is valid until the next call.
   bool next(std::string_view& line);
+  std::uint64_t offset() const noexcept { return read_ - (buffer_.size() - at_); }  // behind it
   bool too_long() const noexcept { return too_long_; }  // the line is cut
   std::size_t number() const noexcept { return number_; }
   const std::string& name() const noexcept { return name_; }
@@ -37,6 +41,7 @@ class LineReader {
   int file_ = -1;
   std::string buffer_;
   std::size_t at_ = 0, number_ = 0;
+  std::uint64_t read_ = 0;  // bytes of the input, up to the end of the buffer
   bool at_end_ = false, too_long_ = false;
 };
 

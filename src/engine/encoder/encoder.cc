@@ -149,6 +149,10 @@ std::string Encoder::Impl::fault(const PackedTokens& tokens, std::size_t sequenc
   if (auto why = outside(tokens.ids.subspan(from, count), graph.vocabulary(), "token id");
       !why.empty())
     return why;
+  if (const auto padding = graph.padding_id();
+      padding && std::ranges::find(tokens.ids.subspan(from, count), *padding) !=
+                     tokens.ids.subspan(from, count).end())
+    return "token id " + std::to_string(*padding) + " is the model's padding";
   if (tokens.type_ids.empty()) return "";
   return outside(tokens.type_ids.subspan(from, count),
                  std::max<std::int64_t>(1, graph.token_types()), "token type");

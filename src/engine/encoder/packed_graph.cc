@@ -110,9 +110,16 @@ std::string PackedGraph::optimize_packed(const Graph& model, const EncoderOption
   std::vector<TensorType> types;
   for (const ValueId id : model.inputs)
     types.push_back({model[id].dtype, {sequences_, options.max_length}});
-  graph_ = specialize(one_output, types, workers);
+  try {
+    graph_ = specialize(one_output, types, workers);
+  } catch (const Error& error) {
+    throw Error(error.code(), "the model does not take sequences of " +
+                                  std::to_string(options.max_length) +
+                                  " tokens: " + std::string(error.reason()));
+  }
   SkipPadding skip{.tokens = tokens_, .packed_io = true};
   passes_ = optimize(graph_, nullptr, backend, &skip);
+  padding_id_ = skip.padding_id;
   return model[model.inputs.at(skip.mask.input)].name;
 }
 

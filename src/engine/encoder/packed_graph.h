@@ -45,6 +45,8 @@ class PackedGraph {
   DType input_type(std::size_t i) const { return graph_[graph_.inputs[i]].dtype; }
   std::int64_t max_length() const noexcept { return max_length_; }
   std::int64_t vocabulary() const noexcept { return vocabulary_; }
+  // A token id that sequences must not have; see SkipPadding.
+  std::optional<std::int64_t> padding_id() const noexcept { return padding_id_; }
   std::int64_t token_types() const noexcept { return token_types_; }  // 0: the model takes none
   bool pooled() const noexcept { return pooled_; }  // one row for each sequence, else each token
   std::int64_t width() const noexcept { return width_; }
@@ -67,6 +69,7 @@ class PackedGraph {
   std::vector<PassReport> passes_{};
   std::int64_t max_length_, vocabulary_ = 0, token_types_ = 0, width_ = 0;
   bool pooled_ = false;
+  std::optional<std::int64_t> padding_id_{};
 };
 
 }  // namespace sluice::engine

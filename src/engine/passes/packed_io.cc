@@ -31,16 +31,42 @@ PackedIo::PackedIo(GraphEditor& edit, const TokenRegion& region, std::int64_t to
 }
 
 ValueId PackedIo::enter(ValueId value, int lead) {
-  if (const Tensor& constant = edit_.constant(value); constant && lead == 2)
-    return gather_rows(one_position_each(value), region_.length(), 1, positions_);
+  if (const auto found = entered_.find(value); found != entered_.end()) return found->second;
   const std::vector<ValueId>& inputs = edit_.graph().inputs;
   const std::string name = edit_.graph()[value].name;
-  if (std::ranges::find(inputs, value) == inputs.end() || lead != 2)
+  const NodeId producer = edit_.producer(value);
+  if (lead != 2) refuse("'" + name + "' is computed from whole sequences");
+  ValueId made = kNoValue;
+  if (edit_.constant(value)) {
+    made = gather_rows(one_position_each(value), region_.length(), 1, positions_);
+  } else if (std::ranges::find(inputs, value) != inputs.end()) {
+    const TensorType type = edit_.type(value);
+    made = inputs_[value] = new_input(name, {type.dtype, packed(type.shape, 2)});
+  } else if (const auto padding = padding_not_counted(value)) {
+    padding_id_ = padding;
+    made = count_of_tokens(value);
+  } else if (producer != kNoNode && is_elementwise(edit_.node(producer))) {
+    made = computed_of_tokens(producer);
+  } else {
     refuse("'" + name + "' is computed from whole sequences, before the model's tokens");
-  const auto [found, is_new] = inputs_.try_emplace(value, kNoValue);
+  }
+  return entered_[value] = made;
+}
+
+// A node outside the region, once more for the tokens alone.
+ValueId PackedIo::computed_of_tokens(NodeId id) {
+  Node node = edit_.node(id);
+  const ValueId value = node.outputs[0];
   const TensorType type = edit_.type(value);
-  if (is_new) found->second = new_input(name, {type.dtype, packed(type.shape, 2)});
-  return found->second;
+  for (ValueId& input : node.inputs)
+    if (input != kNoValue && !(edit_.constant(input) && edit_.type(input).shape.size() == 1))
+      input = enter(input, region_.lead(edit_.type(input).shape));
+  node.name += " of tokens";
+  node.outputs = {edit_.add_value(edit_.graph()[value].name + " of tokens",
+                                  {type.dtype, packed(type.shape, 2)})};
+  const ValueId made = node.outputs[0];
+  edit_.add(std::move(node));
+  return made;
 }
 
 // A constant [batch, length, ...] that is the same for every sequence, as [length, ...].
@@ -57,6 +83,53 @@ ValueId PackedIo::one_position_each(ValueId value) {
     return Tensor::view(constant.dtype(), shape, constant.data(),
                         std::make_shared<Tensor>(constant));
   });
+}
+
+// RoBERTa counts the tokens up to each that are not padding: the padding's id if `value` is that,
+// CumSum(Cast(Not(Equal(ids, padding)))).
+std::optional<std::int64_t> PackedIo::padding_not_counted(ValueId value) const {
+  const auto step = [&](ValueId from, std::string_view op) -> const Node* {
+    const NodeId id = edit_.producer(from, op);
+    return id == kNoNode ? nullptr : &edit_.node(id);
+  };
+  const Node* const sum = step(value, "CumSum");
+  if (sum == nullptr || sum->attributes.flag("exclusive") || sum->attributes.flag("reverse"))
+    return std::nullopt;
+  const auto axis = integers(edit_, sum->inputs[1]);
+  if (!axis || axis->size() != 1 || ((*axis)[0] != 1 && (*axis)[0] != -1)) return std::nullopt;
+  const Node* const cast = step(sum->inputs[0], "Cast");
+  const Node* const negated = cast != nullptr ? step(cast->inputs[0], "Not") : nullptr;
+  const Node* const equal = negated != nullptr ? step(negated->inputs[0], "Equal") : nullptr;
+  if (equal == nullptr || edit_.producer(equal->inputs[0]) != kNoNode ||
+      edit_.type(equal->inputs[0]).shape.rank() != 2)
+    return std::nullopt;
+  const auto padding = integers(edit_, equal->inputs[1]);
+  return padding && padding->size() == 1 ? std::optional((*padding)[0]) : std::nullopt;
+}
+
+// The position of each token, from 1 on.
+ValueId PackedIo::count_of_tokens(ValueId value) {
+  const std::string name = edit_.graph()[value].name;
+  const TensorType type{edit_.type(value).dtype, {1, tokens_}};
+  const Tensor one(DType::i32, {1});
+  one.values<std::int32_t>()[0] = 1;
+  const ValueId counted = edit_.add_value(name + " as i32", {DType::i32, type.shape});
+  edit_.add({.name = name + " from 1",
+             .op = "Add",
+             .domain = "",
+             .version = 14,
+             .inputs = {positions_, edit_.add_constant(name + "/one", one)},
+             .outputs = {counted}});
+  const ValueId made = edit_.add_value(name + " of tokens", type);
+  Node cast{.name = name + " cast",
+            .op = "Cast",
+            .domain = "",
+            .version = 13,
+            .inputs = {counted},
+            .outputs = {made}};
+  cast.attributes.set("to", static_cast<std::int64_t>(type.dtype));
+  edit_.add(std::move(cast));
+  return made;
 }
 
 void PackedIo::leave(ValueId value, const TensorType& padded) {

@@ -55,6 +55,7 @@ int skip_padding(GraphEditor& edit, SkipPadding& how) {
     PackedIo io(edit, region, how.tokens);
     io.run();
     io.set_inputs();
+    how.padding_id = io.padding_id();
   } else {
     PaddedIo(edit, region, how.tokens).run();
   }

@@ -1,6 +1,8 @@
 // Removes padding from encoders (unpadding).
 #pragma once
 
+#include <optional>
+
 #include "engine/graph/graph_editor.h"
 #include "engine/shapes/varlen.h"
 
@@ -16,6 +18,9 @@ struct SkipPadding {
   // The mask was verified for these types before and is not verified again.
   bool proved = false;
   PaddingMask mask{};  // result
+  // Result, with `packed_io`: the token id that the model takes for padding and does not count
+  // (RoBERTa). What it computes holds for sequences without this id.
+  std::optional<std::int64_t> padding_id{};
 };
 
 // Restricts token-wise nodes and the attention between tokens to the tokens of the mask:

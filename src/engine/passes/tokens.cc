@@ -69,6 +69,8 @@ bool is_fused(const Node& node, std::string_view op) {
   return node.domain == kFused && node.op == op;
 }
 
+bool is_elementwise(const Node& node) { return is_one_of(node, kElementwise); }
+
 TokenRegion::TokenRegion(const GraphEditor& edit, bool proved) : edit_(edit) {
   find_mask(proved);
   grow_region();

@@ -69,5 +69,7 @@ class TokenRegion {
 };
 
 bool is_fused(const Node& node, std::string_view op);
+// An ONNX operator that computes every element by itself.
+bool is_elementwise(const Node& node);
 
 }  // namespace sluice::engine

