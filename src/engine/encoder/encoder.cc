@@ -52,9 +52,19 @@ struct Chunk {
 
 }  // namespace
 
+struct EncoderDevice::Impl {
+  Impl(compute::Workers& on, const compute::ExecutorOptions& options)
+      : workers(on), executor(options) {}
+
+  compute::Workers& workers;
+  const std::shared_ptr<cpu::ArenaPool> arenas = std::make_shared<cpu::ArenaPool>();
+  compute::Executor executor;  // ends first: its calls use the rest
+};
+
 struct Encoder::Impl {
-  Impl(const Graph& model, compute::Workers& workers, const EncoderOptions& options)
-      : graph(model, options, workers), context(std::make_shared<cpu::Context>(workers)) {}
+  Impl(const Graph& model, const EncoderDevice::Impl& device, const EncoderOptions& options)
+      : graph(model, options, device.workers),
+        context(std::make_shared<cpu::Context>(device.workers, device.arenas)) {}
 
   std::shared_ptr<const Program> program(const Sizes& sizes) const {
     if (auto made = programs.find(sizes)) return made;
@@ -64,6 +74,7 @@ struct Encoder::Impl {
   }
   std::string fault(const PackedTokens& tokens, std::size_t sequence) const;
   std::vector<Tensor> inputs(const PackedTokens& tokens, const Chunk& chunk) const;
+  std::vector<SequenceError> run(const PackedTokens& tokens, std::span<float> out) const;
   std::size_t row_of(const PackedTokens& tokens, std::size_t sequence) const {
     return graph.pooled() ? sequence : static_cast<std::size_t>(tokens.cu_seqlens[sequence]);
   }
@@ -198,20 +209,10 @@ void Encoder::Impl::run(const PackedTokens& tokens, const Chunk& chunk, std::spa
   }
 }
 
-Encoder::Encoder(const Graph& model, compute::Workers& workers, const EncoderOptions& options)
-    : impl_(std::make_unique<Impl>(model, workers, options)) {}
-
-Encoder::~Encoder() = default;
-
-const PackedGraph& Encoder::graph() const noexcept { return impl_->graph; }
-
-std::shared_ptr<const Program> Encoder::program(const Sizes& sizes) const {
-  return impl_->program(sizes);
-}
-
-std::vector<SequenceError> Encoder::run(const PackedTokens& tokens, std::span<float> out) const {
-  const std::size_t rows = graph().pooled() ? tokens.sequences() : tokens.ids.size();
-  const auto width = static_cast<std::size_t>(graph().width());
+std::vector<SequenceError> Encoder::Impl::run(const PackedTokens& tokens,
+                                              std::span<float> out) const {
+  const std::size_t rows = graph.pooled() ? tokens.sequences() : tokens.ids.size();
+  const auto width = static_cast<std::size_t>(graph.width());
   require(out.size() == rows * width, "room for " + std::to_string(out.size()) +
                                           " numbers, where " + std::to_string(rows) + " rows of " +
                                           std::to_string(width) + " are made");
@@ -222,22 +223,66 @@ std::vector<SequenceError> Encoder::run(const PackedTokens& tokens, std::span<fl
   std::vector<SequenceError> errors;
   Chunk chunk;
   for (std::size_t i = 0; i < tokens.sequences(); ++i) {
-    if (std::string why = impl_->fault(tokens, i); !why.empty()) {
+    if (std::string why = fault(tokens, i); !why.empty()) {
       errors.push_back({i, std::move(why)});
       continue;
     }
     const std::size_t length = length_of(tokens, i);
     if (chunk.tokens > 0 && chunk.tokens + length > kChunkTokens) {
-      impl_->run(tokens, chunk, out, errors);
+      run(tokens, chunk, out, errors);
       chunk = {};
     }
     chunk.sequences.push_back(i);
     chunk.tokens += length;
     chunk.longest = std::max(chunk.longest, length);
   }
-  if (chunk.tokens > 0) impl_->run(tokens, chunk, out, errors);
+  if (chunk.tokens > 0) run(tokens, chunk, out, errors);
   std::ranges::sort(errors, {}, &SequenceError::sequence);
   return errors;
+}
+
+// ---- the device and the encoder -------------------------------------------------------------
+
+EncoderDevice::EncoderDevice(compute::Workers& workers, const compute::ExecutorOptions& options)
+    : impl_(std::make_unique<Impl>(workers, options)) {}
+
+EncoderDevice::~EncoderDevice() = default;
+
+compute::Workers& EncoderDevice::workers() const noexcept { return impl_->workers; }
+compute::ExecutorCounts EncoderDevice::counts() const { return impl_->executor.counts(); }
+std::size_t EncoderDevice::arena_bytes() const { return impl_->arenas->free_bytes(); }
+std::size_t EncoderDevice::trim() noexcept { return impl_->arenas->trim(); }
+
+Encoder::Encoder(const Graph& model, EncoderDevice& device, const EncoderOptions& options)
+    : impl_(std::make_shared<Impl>(model, *device.impl_, options)), device_(&device) {}
+
+Encoder::Encoder(const Graph& model, compute::Workers& workers, const EncoderOptions& options)
+    : own_(std::make_unique<EncoderDevice>(workers)), device_(own_.get()) {
+  impl_ = std::make_shared<Impl>(model, *device_->impl_, options);
+}
+
+Encoder::~Encoder() = default;
+
+const PackedGraph& Encoder::graph() const noexcept { return impl_->graph; }
+
+std::shared_ptr<const Program> Encoder::program(const Sizes& sizes) const {
+  return impl_->program(sizes);
+}
+
+std::vector<SequenceError> Encoder::run(const PackedTokens& tokens, std::span<float> out) const {
+  return impl_->run(tokens, out);
+}
+
+std::optional<compute::Executor::Ticket> Encoder::submit(
+    const EncodeRequest& request, std::function<void(EncodeResult)> done) const {
+  const auto errors = std::make_shared<std::vector<SequenceError>>();
+  return device_->impl_->executor.submit(
+      {.run = [impl = impl_, request, errors] { *errors = impl->run(request.tokens, request.out); },
+       .done =
+           [errors, done = std::move(done)](std::exception_ptr error) {
+             done({.errors = std::move(*errors), .error = std::move(error)});
+           },
+       .deadline = request.deadline});
 }
 
 }  // namespace sluice::engine

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "compute/executor/executor.h"
 #include "compute/workers.h"
 #include "engine/encoder/packed_graph.h"
 #include "engine/exec/program.h"
@@ -28,11 +32,43 @@ struct SequenceError {
   std::string reason;
 };
 
+struct EncodeRequest {
+  PackedTokens tokens;  // stay valid until the end, as `out` does
+  std::span<float> out;
+  Instant deadline = Instant::max();
+};
+
+struct EncodeResult {
+  std::vector<SequenceError> errors;
+  std::exception_ptr error;  // of the whole request, such as DeadlineExceeded; null: none
+};
+
+// What the encoders on one device share: threads, memory, and the order of their calls. Its memory
+// is that of the largest call, once for each that runs at a time, whatever the number of models.
+class EncoderDevice {
+ public:
+  explicit EncoderDevice(compute::Workers& workers, const compute::ExecutorOptions& options = {});
+  ~EncoderDevice();
+
+  compute::Workers& workers() const noexcept;
+  compute::ExecutorCounts counts() const;
+  std::size_t arena_bytes() const;  // kept for the next call
+  std::size_t trim() noexcept;      // releases them; bytes
+
+ private:
+  friend class Encoder;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
 // Safe to run from several threads at once. The same sequence gives the same bits alone, in any
 // batch and in any order.
 class Encoder {
  public:
   // Throws as PackedGraph does.
+  // `device` must outlive it.
+  Encoder(const Graph& model, EncoderDevice& device, const EncoderOptions& options = {});
+  // On a device of its own, whose calls end with the encoder.
   Encoder(const Graph& model, compute::Workers& workers, const EncoderOptions& options = {});
   ~Encoder();
 
@@ -44,12 +80,19 @@ class Encoder {
   // invalid_argument if `out` has another size.
   std::vector<SequenceError> run(const PackedTokens& tokens, std::span<float> out) const;
 
+  // Runs after what was submitted to the device before, and calls `done` once, on a thread of the
+  // device. None if too many calls wait: the caller tries again later. Never waits.
+  std::optional<compute::Executor::Ticket> submit(const EncodeRequest& request,
+                                                  std::function<void(EncodeResult)> done) const;
+
   // The program for one batch, for profiles.
   std::shared_ptr<const Program> program(const PackedGraph::Sizes& sizes) const;
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;  // submitted calls share it
+  std::unique_ptr<EncoderDevice> own_;
+  EncoderDevice* device_;
 };
 
 }  // namespace sluice::engine

@@ -5,9 +5,12 @@
 
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <limits>
 #include <random>
+#include <thread>
 
+#include "base/cancellation.h"
 #include "engine/encoder_for_tests.h"
 #include "engine/session/session.h"
 
@@ -205,6 +208,75 @@ TEST_F(PackedEncoderTest, ResultsThatAreNotFiniteAreErrors) {
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_EQ(errors[0].sequence, 1u);
   EXPECT_THAT(errors[0].reason, HasSubstr("not finite"));
+}
+
+struct Ended {
+  std::promise<EncodeResult> promise;
+  std::function<void(EncodeResult)> done() {
+    return [this](EncodeResult result) { promise.set_value(std::move(result)); };
+  }
+  EncodeResult wait() {
+    auto future = promise.get_future();
+    EXPECT_EQ(future.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    return future.get();
+  }
+};
+
+TEST_F(PackedEncoderTest, ModelsOnADeviceAnswerSubmittedCallsFromOneArena) {
+  EncoderDevice device(workers_);
+  const Graph graph = EncoderForTests(EncoderOutput::hidden).take();
+  const Encoder mean(graph, device, pooled(TokenPooling::mean));
+  const Encoder first(graph, device, pooled(TokenPooling::first));
+  const Texts texts = random_texts(30);
+  const Packed packed(texts);
+  std::vector<float> a(texts.size() * kWidth), b(texts.size() * kWidth);
+  for (int i = 0; i < 20; ++i) {
+    Ended one, other;
+    ASSERT_TRUE(mean.submit({.tokens = packed.tokens(), .out = a}, one.done()));
+    ASSERT_TRUE(first.submit({.tokens = packed.tokens(), .out = b}, other.done()));
+    EXPECT_TRUE(one.wait().errors.empty());
+    EXPECT_FALSE(other.wait().error);
+    EXPECT_EQ(a, run(mean, texts));
+    EXPECT_EQ(b, run(first, texts));
+  }
+  const PackedGraph::Sizes sizes{static_cast<std::int64_t>(packed.ids.size()), 30, kMaxLength};
+  EXPECT_LE(device.arena_bytes(), 2 * mean.program(sizes)->schedule().arena);
+  EXPECT_GT(device.trim(), 0u);
+  EXPECT_EQ(device.arena_bytes(), 0u);
+}
+
+TEST_F(PackedEncoderTest, SubmittedCallsExpireAreCancelledAndRefused) {
+  EncoderDevice device(workers_, {.max_waiting = 1});
+  const Encoder encoder(EncoderForTests(EncoderOutput::hidden).take(), device,
+                        pooled(TokenPooling::mean));
+  const Texts texts = random_texts(20'000);  // takes a while
+  const Packed packed(texts);
+  std::vector<float> out(texts.size() * kWidth), more(texts.size() * kWidth);
+  Ended running, waiting, refused;
+  const auto ticket = encoder.submit({.tokens = packed.tokens(), .out = out}, running.done());
+  while (device.counts().running == 0) std::this_thread::yield();
+  const auto deadline = Steady::now() + std::chrono::milliseconds(1);
+  ASSERT_TRUE(encoder.submit({.tokens = packed.tokens(), .out = more, .deadline = deadline},
+                             waiting.done()));
+  if (device.counts().waiting == 1) {
+    EXPECT_FALSE(encoder.submit({.tokens = {}, .out = {}}, refused.done()));
+  }
+  EXPECT_THROW(std::rethrow_exception(waiting.wait().error), compute::DeadlineExceeded);
+  ticket->cancel();
+  EXPECT_THROW(std::rethrow_exception(running.wait().error), Cancelled);
+  EXPECT_EQ(run(encoder, {texts[0]}), run(encoder, {texts[0]}));
+}
+
+TEST_F(PackedEncoderTest, AnEncoderMayEndBeforeItsCalls) {
+  EncoderDevice device(workers_);
+  const Packed packed(random_texts(300));
+  std::vector<float> out(300 * kWidth);
+  Ended call;
+  std::optional<Encoder> encoder(std::in_place, EncoderForTests(EncoderOutput::hidden).take(),
+                                 device, pooled(TokenPooling::mean));
+  ASSERT_TRUE(encoder->submit({.tokens = packed.tokens(), .out = out}, call.done()));
+  encoder.reset();
+  EXPECT_FALSE(call.wait().error);
 }
 
 TEST_F(PackedEncoderTest, ModelsThatReadPaddingAreRefusedWithTheReason) {

@@ -1,7 +1,6 @@
 #include "engine/exec/cpu/arena_pool.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace sluice::engine::cpu {
 
@@ -31,6 +30,13 @@ void ArenaPool::give_back(Tensor arena) {
   const auto by_size = [](const Tensor& one) { return one.bytes(); };
   if (free_.size() == kMaxFree) return;
   free_.insert(std::ranges::upper_bound(free_, arena.bytes(), {}, by_size), std::move(arena));
+}
+
+std::size_t ArenaPool::free_bytes() const {
+  const Lock lock(mutex_);
+  std::size_t bytes = 0;
+  for (const Tensor& arena : free_) bytes += arena.bytes();
+  return bytes;
 }
 
 std::size_t ArenaPool::trim() noexcept {

@@ -25,10 +25,12 @@ using namespace kernels::cpu;  // this backend binds them to nodes
 // What the programs of one session share: threads, packed weights and arenas.
 class Context {
  public:
-  explicit Context(compute::Workers& on) : workers(on) {}
+  // `share`: the arenas of others on the same device; none: its own.
+  explicit Context(compute::Workers& on, std::shared_ptr<ArenaPool> share = nullptr)
+      : workers(on), arenas(share ? std::move(share) : std::make_shared<ArenaPool>()) {}
 
   compute::Workers& workers;
-  ArenaPool arenas;
+  const std::shared_ptr<ArenaPool> arenas;
 
   // A constant in the layout that a kernel reads, of `type`. `make` is called once for each
   // constant and layout, or never if a plan stored the result; so `layout` names everything that

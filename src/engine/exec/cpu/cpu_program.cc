@@ -36,7 +36,7 @@ CpuProgram::CpuProgram(Graph graph, std::shared_ptr<cpu::Context> context)
   schedule_ = make_schedule(graph_, kernels_, kCacheLine);
 }
 
-std::size_t CpuProgram::trim() const noexcept { return context_->arenas.trim(); }
+std::size_t CpuProgram::trim() const noexcept { return context_->arenas->trim(); }
 
 std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
                                     std::vector<StepTime>* times) const {
@@ -45,14 +45,14 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
     const TensorType type = type_of(graph_[id]);
     outputs.emplace_back(type.dtype, type.shape);
   }
-  const Tensor arena = context_->arenas.take(schedule_.arena);
+  const cpu::ArenaPool::Loan arena(*context_->arenas, schedule_.arena);
   const auto address = [&](const ValueLocation& location) -> void* {
     switch (location.kind) {
       case ValueLocation::Kind::none: return nullptr;
       case ValueLocation::Kind::constant: return graph_.values[location.at].constant.data();
       case ValueLocation::Kind::input: return inputs[location.at].data();
       case ValueLocation::Kind::output: return outputs[location.at].data();
-      case ValueLocation::Kind::arena: return static_cast<std::byte*>(arena.data()) + location.at;
+      case ValueLocation::Kind::arena: return arena.data() + location.at;
     }
     return nullptr;
   };
@@ -64,7 +64,7 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
     for (const ValueLocation& location : step.inputs) from.push_back(address(location));
     for (const ValueLocation& location : step.outputs) to.push_back(address(location));
     const Clock::time_point begin = times == nullptr ? start : Clock::now();
-    run_step(step, {from, to, static_cast<std::byte*>(arena.data()) + step.scratch});
+    run_step(step, {from, to, arena.data() + step.scratch});
     if (times != nullptr)
       times->push_back(
           {step.node, step.kernel->name(), us(begin - start), us(Clock::now() - begin)});
@@ -72,7 +72,6 @@ std::vector<Tensor> CpuProgram::run(std::span<const Tensor> inputs,
   for (const OutputCopy& copy : schedule_.copies)
     if (outputs[copy.output].bytes() > 0)
       std::memcpy(outputs[copy.output].data(), address(copy.from), outputs[copy.output].bytes());
-  context_->arenas.give_back(arena);
   return outputs;
 }
 
