@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <list>
 #include <utility>
 
+#include "base/cancellation.h"
 #include "base/error.h"
 #include "base/mutex.h"
+#include "engine/encoder/plan_chunks.h"
 #include "engine/exec/cpu/cpu_program.h"
 
 namespace sluice::engine {
 namespace {
-
-// Tokens of one program on the CPU: enough for all threads, and few enough that what one layer
-// writes is in the cache when the next reads it.
-constexpr std::size_t kChunkTokens = 2048;
 
 using Sizes = PackedGraph::Sizes;
 
@@ -44,12 +43,6 @@ class ProgramCache {
   std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
 };
 
-// Sequences that are computed together.
-struct Chunk {
-  std::vector<std::size_t> sequences;
-  std::size_t tokens = 0, longest = 0;
-};
-
 }  // namespace
 
 struct EncoderDevice::Impl {
@@ -75,11 +68,15 @@ struct Encoder::Impl {
   std::string fault(const PackedTokens& tokens, std::size_t sequence) const;
   std::vector<Tensor> inputs(const PackedTokens& tokens, const Chunk& chunk) const;
   std::vector<SequenceError> run(const PackedTokens& tokens, std::span<float> out) const;
+  std::vector<std::vector<SequenceError>> run_chunks(const PackedTokens& tokens,
+                                                     std::span<const std::size_t> sequences,
+                                                     std::span<const std::size_t> lengths,
+                                                     std::span<float> out) const;
   std::size_t row_of(const PackedTokens& tokens, std::size_t sequence) const {
     return graph.pooled() ? sequence : static_cast<std::size_t>(tokens.cu_seqlens[sequence]);
   }
-  void run(const PackedTokens& tokens, const Chunk& chunk, std::span<float> out,
-           std::vector<SequenceError>& errors) const;
+  std::vector<SequenceError> run(const PackedTokens& tokens, const Chunk& chunk,
+                                 std::span<float> out) const;
 
   const PackedGraph graph;
   const std::shared_ptr<cpu::Context> context;
@@ -190,14 +187,15 @@ std::vector<Tensor> Encoder::Impl::inputs(const PackedTokens& tokens, const Chun
   return made;
 }
 
-void Encoder::Impl::run(const PackedTokens& tokens, const Chunk& chunk, std::span<float> out,
-                        std::vector<SequenceError>& errors) const {
+std::vector<SequenceError> Encoder::Impl::run(const PackedTokens& tokens, const Chunk& chunk,
+                                              std::span<float> out) const {
   const Sizes sizes{static_cast<std::int64_t>(chunk.tokens),
                     static_cast<std::int64_t>(chunk.sequences.size()),
                     static_cast<std::int64_t>(chunk.longest)};
   const Tensor result = program(sizes)->run(inputs(tokens, chunk))[0];
   const auto width = static_cast<std::size_t>(graph.width());
   const float* from = result.values<float>().data();
+  std::vector<SequenceError> errors;
   for (const std::size_t sequence : chunk.sequences) {
     const std::size_t count = (graph.pooled() ? 1 : length_of(tokens, sequence)) * width;
     float* const to = out.data() + row_of(tokens, sequence) * width;
@@ -207,6 +205,7 @@ void Encoder::Impl::run(const PackedTokens& tokens, const Chunk& chunk, std::spa
       errors.push_back({sequence, "its result is not finite"});
     from += count;
   }
+  return errors;
 }
 
 std::vector<SequenceError> Encoder::Impl::run(const PackedTokens& tokens,
@@ -221,23 +220,41 @@ std::vector<SequenceError> Encoder::Impl::run(const PackedTokens& tokens,
               std::to_string(tokens.ids.size()) + " token ids");
   std::ranges::fill(out, 0.0f);
   std::vector<SequenceError> errors;
-  Chunk chunk;
+  std::vector<std::size_t> good, lengths;
   for (std::size_t i = 0; i < tokens.sequences(); ++i) {
     if (std::string why = fault(tokens, i); !why.empty()) {
       errors.push_back({i, std::move(why)});
       continue;
     }
-    const std::size_t length = length_of(tokens, i);
-    if (chunk.tokens > 0 && chunk.tokens + length > kChunkTokens) {
-      run(tokens, chunk, out, errors);
-      chunk = {};
-    }
-    chunk.sequences.push_back(i);
-    chunk.tokens += length;
-    chunk.longest = std::max(chunk.longest, length);
+    good.push_back(i);
+    lengths.push_back(length_of(tokens, i));
   }
-  if (chunk.tokens > 0) run(tokens, chunk, out, errors);
+  for (std::vector<SequenceError>& more : run_chunks(tokens, good, lengths, out))
+    std::ranges::move(more, std::back_inserter(errors));
   std::ranges::sort(errors, {}, &SequenceError::sequence);
+  return errors;
+}
+
+// The errors of each chunk.
+std::vector<std::vector<SequenceError>> Encoder::Impl::run_chunks(
+    const PackedTokens& tokens, std::span<const std::size_t> sequences,
+    std::span<const std::size_t> lengths, std::span<float> out) const {
+  compute::Workers& workers = context->workers;
+  ChunkPlan plan = plan_chunks(lengths, static_cast<std::size_t>(workers.threads()));
+  for (Chunk& chunk : plan.chunks)
+    for (std::size_t& sequence : chunk.sequences) sequence = sequences[sequence];
+  std::vector<std::vector<SequenceError>> errors(plan.chunks.size());
+  const auto run_some = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      throw_if_cancelled();
+      errors[i] = run(tokens, plan.chunks[i], out);
+    }
+  };
+  if (plan.side_by_side)
+    workers.each(plan.chunks.size(), 1,
+                 [&](std::size_t begin, std::size_t end) { run_some(begin, end); });
+  else
+    run_some(0, plan.chunks.size());
   return errors;
 }
 

@@ -60,12 +60,6 @@ int main(int argc, char** argv) {
       std::cout << "written" << std::endl;
       continue;
     }
-    if (line == "build") {
-      const Clock::time_point start = Clock::now();
-      for (int i = 0; i < 100; ++i) encoder.program({2000 - i, 5, 500});
-      std::cout << seconds_since(start) / 100 << " s a program" << std::endl;
-      continue;
-    }
     const Clock::time_point start = Clock::now();
     const auto errors = encoder.run(tokens, vectors);
     std::cout << seconds_since(start) << " " << errors.size() << std::endl;
