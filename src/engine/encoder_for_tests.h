@@ -23,8 +23,9 @@ class EncoderForTests {
 
   // `as_rows`: GEMMs have [batch * length, width] rows.
   explicit EncoderForTests(EncoderOutput end, bool as_rows = false,
-                           EncoderVariant twist = EncoderVariant::none)
-      : as_rows_(as_rows) {
+                           EncoderVariant twist = EncoderVariant::none, std::int64_t heads = kHeads,
+                           std::int64_t size = kSize)
+      : as_rows_(as_rows), heads_(heads), size_(size), width_(heads * size) {
     ids_ = b_.input("ids", DType::i64);
     mask_ = b_.input("mask", DType::i64);
     if (twist == EncoderVariant::keys_of_others) others_ = b_.input("others");
@@ -37,9 +38,9 @@ class EncoderForTests {
       wide = b_.node("Max", {wide, b_.constant(always)});
     }
     shut_ = b_.node("Mul", {b_.node("Sub", {number(1), wide}), number(-3.4e38f)});
-    ValueId x = b_.node("Gather", {b_.constant(varied({kWords, kWidth}, 3)), ids_});
+    ValueId x = b_.node("Gather", {b_.constant(varied({kWords, width_}, 3)), ids_});
     const ValueId length = b_.node("Gather", {b_.node("Shape", {ids_}), b_.integers({1})});
-    const ValueId positions = b_.node("Slice", {b_.constant(varied({1, kPositions, kWidth}, 4)),
+    const ValueId positions = b_.node("Slice", {b_.constant(varied({1, kPositions, width_}, 4)),
                                                 b_.integers({0}), length, b_.integers({1})});
     x = norm(b_.node("Add", {x, positions}));
     for (int i = 0; i < 2; ++i) x = layer(x);
@@ -58,7 +59,7 @@ class EncoderForTests {
     return b_.constant(made);
   }
   ValueId norm(ValueId x) {
-    return b_.node("LayerNormalization", {x, weights({kWidth}), weights({kWidth})});
+    return b_.node("LayerNormalization", {x, weights({width_}), weights({width_})});
   }
   ValueId linear(ValueId x, std::int64_t k, std::int64_t n) {
     if (!as_rows_) return b_.node("Add", {b_.node("MatMul", {x, weights({k, n})}), weights({n})});
@@ -69,24 +70,24 @@ class EncoderForTests {
     return b_.node("Reshape", {y, sizes});
   }
   ValueId heads(ValueId x, std::vector<std::int64_t> order) {
-    const ValueId four = b_.node("Reshape", {x, b_.integers({0, 0, kHeads, kSize})});
+    const ValueId four = b_.node("Reshape", {x, b_.integers({0, 0, heads_, size_})});
     return b_.node("Transpose", {four}, {{"perm", std::move(order)}});
   }
   ValueId layer(ValueId x) {
-    ValueId query = linear(x, kWidth, kWidth);
+    ValueId query = linear(x, width_, width_);
     if (added_ != kNoValue) query = b_.node("Add", {query, added_});
     const ValueId q = heads(query, {0, 2, 1, 3});
     const ValueId seen_by = others_ != kNoValue ? others_ : x;
-    const ValueId k = heads(linear(seen_by, kWidth, kWidth), {0, 2, 3, 1});
-    const ValueId v = heads(linear(seen_by, kWidth, kWidth), {0, 2, 1, 3});
+    const ValueId k = heads(linear(seen_by, width_, width_), {0, 2, 3, 1});
+    const ValueId v = heads(linear(seen_by, width_, width_), {0, 2, 1, 3});
     const ValueId scores = b_.node("Div", {b_.node("MatMul", {q, k}), number(4)});
     const ValueId shares = b_.node("Softmax", {b_.node("Add", {scores, shut_})});
     const ValueId mixed = b_.node("Transpose", {b_.node("MatMul", {shares, v})},
                                   {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}});
-    const ValueId seen = b_.node("Reshape", {mixed, b_.integers({0, 0, kWidth})});
-    const ValueId y = norm(b_.node("Add", {linear(seen, kWidth, kWidth), x}));
-    const ValueId wide = b_.node("Relu", {linear(y, kWidth, 2 * kWidth)});
-    return norm(b_.node("Add", {linear(wide, 2 * kWidth, kWidth), y}));
+    const ValueId seen = b_.node("Reshape", {mixed, b_.integers({0, 0, width_})});
+    const ValueId y = norm(b_.node("Add", {linear(seen, width_, width_), x}));
+    const ValueId wide = b_.node("Relu", {linear(y, width_, 2 * width_)});
+    return norm(b_.node("Add", {linear(wide, 2 * width_, width_), y}));
   }
   ValueId masked_mean(ValueId x, ValueId real) {
     const ValueId each = b_.node("Unsqueeze", {real, b_.integers({-1})});
@@ -119,6 +120,7 @@ class EncoderForTests {
 
   GraphBuilder b_;
   const bool as_rows_;
+  const std::int64_t heads_, size_, width_;
   unsigned seed_ = 10;
   ValueId ids_ = kNoValue, mask_ = kNoValue, shut_ = kNoValue, others_ = kNoValue,
           added_ = kNoValue;

@@ -11,7 +11,9 @@
 #include <thread>
 
 #include "base/cancellation.h"
+#include "base/sanitized_for_tests.h"
 #include "engine/encoder_for_tests.h"
+#include "engine/resident_for_tests.h"
 #include "engine/session/session.h"
 
 namespace sluice::engine {
@@ -157,6 +159,61 @@ TEST_F(PackedEncoderTest, ATextHasTheSameBitsInAThousandBatches) {
           << "text " << chosen[i] << " of " << texts[chosen[i]].size() << " tokens, batch "
           << batch;
   }
+}
+
+// Widths with which GEMMs are cut into blocks of k, and tiles have a rest.
+TEST_F(PackedEncoderTest, AWideModelHasTheSameBitsInEveryBatch) {
+  const Encoder vectors(
+      EncoderForTests(EncoderOutput::hidden, false, EncoderVariant::none, 12, 61).take(), workers_,
+      pooled(TokenPooling::mean));
+  const auto width = static_cast<std::size_t>(vectors.graph().width());
+  const Texts texts = random_texts(24);
+  std::vector<std::vector<float>> alone;
+  for (const Ids& text : texts) alone.push_back(run(vectors, {text}));
+  std::uniform_int_distribution<std::size_t> which(0, texts.size() - 1), size(1, 8);
+  for (int batch = 0; batch < (kSanitized ? 5 : 60); ++batch) {
+    std::vector<std::size_t> chosen(size(random_));
+    Texts mixed;
+    for (std::size_t& one : chosen) mixed.push_back(texts[one = which(random_)]);
+    const std::vector<float> got = run(vectors, mixed);
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      ASSERT_EQ(std::memcmp(got.data() + i * width, alone[chosen[i]].data(), width * sizeof(float)),
+                0)
+          << "text " << chosen[i] << " of " << texts[chosen[i]].size() << " tokens";
+  }
+}
+
+TEST_F(PackedEncoderTest, RandomMixesNeedNoMoreMemory) {
+  EncoderDevice device(workers_);
+  const Encoder vectors(EncoderForTests(EncoderOutput::hidden).take(), device,
+                        pooled(TokenPooling::mean));
+  std::uniform_int_distribution<std::size_t> count(1, 400);
+  const auto run_tokens = [&](std::size_t tokens) {
+    for (std::size_t done = 0; done < tokens;) {
+      const Packed packed(random_texts(count(random_)));
+      std::vector<float> out((packed.cu_seqlens.size() - 1) * kWidth);
+      EXPECT_TRUE(vectors.run(packed.tokens(), out).empty());
+      done += packed.ids.size();
+    }
+  };
+  run_tokens(500'000);
+  const std::size_t before = resident();
+  run_tokens(kSanitized ? 200'000 : 9'500'000);
+  EXPECT_LT(resident(), before + (std::size_t{8} << 20));
+}
+
+TEST_F(PackedEncoderTest, ANewMixTakesLessThanAMillisecondToPrepare) {
+  const Encoder vectors(
+      EncoderForTests(EncoderOutput::hidden, false, EncoderVariant::none, 12, 32).take(), workers_,
+      pooled(TokenPooling::mean));
+  std::vector<double> ms;
+  for (std::int64_t i = 0; i < 300; ++i) {
+    const Instant start = Steady::now();
+    vectors.program({700 + 2 * i, 1 + i % 40, 90});
+    ms.push_back(1e3 * seconds_between(start, Steady::now()));
+  }
+  std::ranges::sort(ms);
+  EXPECT_LT(ms[ms.size() * 99 / 100], kPatience) << "median " << ms[ms.size() / 2];
 }
 
 TEST_F(PackedEncoderTest, ABadSequenceDoesNotAffectTheOthers) {
