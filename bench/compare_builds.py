@@ -97,7 +97,10 @@ def measure(ask):
             done = {build: bench.measure(build) for build in order}
             rounds.append((done[ask.old], done[ask.new]))
             print(f"{subject}: round {turn + 1} of {ask.rounds}", file=sys.stderr)
-        for name in rounds[0][0]:
+        first, second = rounds[0]
+        if alone := sorted(set(first) ^ set(second)):
+            print(f"{subject}: in one build only: {', '.join(alone)}", file=sys.stderr)
+        for name in (name for name in first if name in second):
             ratios = [speed(old[name], new[name]) for old, new in rounds]
             rows.append({"subject": subject, "name": name,
                          "old": abs(statistics.median(old[name] for old, _ in rounds)),

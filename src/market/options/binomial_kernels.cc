@@ -28,8 +28,8 @@ constexpr int kTreeStepsPerLook = 64;  // steps between two checks for cancellat
 // v[j] holds node j of the later step and becomes node j of this one. Up to kTreeLanes - 1
 // nodes more are done at the end: they are worthless and stay so, or are no part of the
 // tree any more.
-HWY_ATTR void step_american(double* v, const double* exercise, double up, double down, int begin,
-                            int end) {
+HWY_INLINE void step_american(double* v, const double* exercise, double up, double down, int begin,
+                              int end) {
   const hn::CappedTag<double, kTreeLanes> d;
   const auto u = hn::Set(d, up), w = hn::Set(d, down);
   for (int j = begin; j < end; j += static_cast<int>(hn::Lanes(d))) {
@@ -38,7 +38,7 @@ HWY_ATTR void step_american(double* v, const double* exercise, double up, double
   }
 }
 
-HWY_ATTR void step_european(double* v, double up, double down, int end) {
+HWY_INLINE void step_european(double* v, double up, double down, int end) {
   const hn::CappedTag<double, kTreeLanes> d;
   const auto u = hn::Set(d, up), w = hn::Set(d, down);
   for (int j = 0; j < end; j += static_cast<int>(hn::Lanes(d)))

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/error.h"
+#include "kernels/gemm/gemm.h"
 #include "market/gpu/gpu_operations.h"
 #include "market/input/require.h"
 #include "market/risk/covariance_formula.h"
-#include "market/risk/gemm_kernels.h"
 #include "market/risk/risk_parameters.h"
 
 namespace sluice::market {
@@ -17,28 +18,33 @@ namespace {
 using compute::Call;
 using compute::Workers;
 
-// Rows of doubles, each at the start of a cache line: the GEMM is 1.2 to 1.7 times as fast as with
-// vectors that lie across two.
-class AlignedRows {
- public:
-  void assign(std::size_t rows, std::size_t stride) { lines_.assign(rows * stride / kRowStep, {}); }
-  bool empty() const noexcept { return lines_.empty(); }
-  double* data() noexcept { return reinterpret_cast<double*>(lines_.data()); }
-  const double* data() const noexcept { return reinterpret_cast<const double*>(lines_.data()); }
-
- private:
-  struct alignas(kRowStep * sizeof(double)) Line {
-    double values[kRowStep];
-  };
-  std::vector<Line> lines_;
-};
+// Rows of a slab of the product. More slabs save more of a symmetric one, and pack the other
+// operand more often.
+constexpr std::size_t kMinSlab = 48, kSlabs = 4;
 
 // A data set made ready: rows about their mean, 0 where a value is missing.
 struct CentredRows {
-  std::size_t stride;
-  AlignedRows values;
-  AlignedRows present;  // 1 or 0, both with the weights' root; empty: all are there
+  std::vector<double> values;
+  std::vector<double> present;  // 1 or 0, both with the weights' root; empty: all are there
 };
+
+// out[i * n + j] = sum over t of a[i * bars + t] * b[j * bars + t], for all j, or
+// (`lower_only`) at least for j <= i. Ends between two slabs of rows when the caller is cancelled.
+void gemm_nt(Workers& workers, const double* a, const double* b, std::size_t n, std::size_t bars,
+             bool lower_only, double* out) {
+  constexpr double kSlabWork = 1 << 28;  // multiply-adds: some milliseconds
+  const auto bounded = static_cast<std::size_t>(kSlabWork / (static_cast<double>(n * bars) + 1));
+  const std::size_t rows = std::max<std::size_t>(kMinSlab, std::min(bounded, n / kSlabs));
+  const auto k = static_cast<std::int64_t>(bars);
+  for (std::size_t begin = 0; begin < n; begin += rows) {
+    throw_if_cancelled();
+    const std::size_t end = std::min(n, begin + rows);
+    kernels::matmul<double>(workers, static_cast<std::int64_t>(end - begin),
+                            static_cast<std::int64_t>(lower_only ? end : n), k,
+                            {a + begin * bars, k, 1}, {b, 1, k}, out + begin * n,
+                            static_cast<std::int64_t>(n));
+  }
+}
 
 double mean_of(const double* x, std::size_t bars) {
   double sum = 0, n = 0, rest = 0;
@@ -68,22 +74,21 @@ std::vector<double> root_weights(const CovarianceParameters& p) {
 
 CentredRows make_rows(const double* x, const CovarianceParameters& p, Workers& workers) {
   const bool fill = p.options.kind == CovarianceKind::ledoit_wolf;
-  CentredRows rows{(p.bars + kRowStep - 1) / kRowStep * kRowStep, {}, {}};
-  rows.values.assign(p.series, rows.stride);
+  CentredRows rows{std::vector<double>(p.series * p.bars), {}};
   const auto w = root_weights(p);
   const bool missing =
       !fill && std::any_of(x, x + p.series * p.bars, [](double v) { return v != v; });
   // EWMA needs the sum of the weights, which is that of the rows of ones.
-  if (missing) rows.present.assign(p.series, rows.stride);
+  if (missing) rows.present.resize(p.series * p.bars);
   workers.each(p.series, 1 + 8192 / p.bars, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const double* from = x + i * p.bars;
       const double mean = fill ? filled_mean(from, p.bars) : mean_of(from, p.bars);
-      double* to = rows.values.data() + i * rows.stride;
+      double* to = rows.values.data() + i * p.bars;
       for (std::size_t t = 0; t < p.bars; ++t) {
         const bool there = !std::isnan(from[t]);
         to[t] = there ? (from[t] - mean) * w[t] : fill ? -mean : 0;
-        if (missing) rows.present.data()[i * rows.stride + t] = there ? w[t] : 0;
+        if (missing) rows.present[i * p.bars + t] = there ? w[t] : 0;
       }
     }
   });
@@ -107,7 +112,7 @@ double shrink(const CentredRows& rows, const CovarianceParameters& p, double* ou
   std::vector<double> at(p.bars, 0.0);  // sum of squares of each bar
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t t = 0; t < p.bars; ++t) {
-      const double v = rows.values.data()[i * rows.stride + t];
+      const double v = rows.values[i * p.bars + t];
       at[t] += v * v;
     }
   for (const double s : at) fourth += s * s;
@@ -125,7 +130,7 @@ void covariance_of_set(const double* x, const CovarianceParameters& p, Workers& 
   const std::size_t n = p.series;
   const CentredRows rows = make_rows(x, p, workers);
   const double* v = rows.values.data();
-  gemm_nt(workers, v, v, n, rows.stride, true, out);
+  gemm_nt(workers, v, v, n, p.bars, true, out);
   *shrinkage = 0;
   if (p.options.kind == CovarianceKind::ledoit_wolf) {
     mirror(out, n);
@@ -140,8 +145,8 @@ void covariance_of_set(const double* x, const CovarianceParameters& p, Workers& 
         out[i * n + j] = formula::covariance_of(out[i * n + j], 0, 0, weight, p.options);
   } else {
     std::vector<double> sums(n * n), counts(n * n);
-    gemm_nt(workers, v, rows.present.data(), n, rows.stride, false, sums.data());
-    gemm_nt(workers, rows.present.data(), rows.present.data(), n, rows.stride, true, counts.data());
+    gemm_nt(workers, v, rows.present.data(), n, p.bars, false, sums.data());
+    gemm_nt(workers, rows.present.data(), rows.present.data(), n, p.bars, true, counts.data());
     for (std::size_t i = 0; i < n; ++i)
       for (std::size_t j = 0; j <= i; ++j)
         out[i * n + j] = formula::covariance_of(out[i * n + j], sums[i * n + j], sums[j * n + i],
