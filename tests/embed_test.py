@@ -174,7 +174,7 @@ class Command(Case):
         self.assertIn("stdin:2: has no field text", got[1]["error"])
         self.assertIn("stdin:4: the field text is not a text", got[3]["error"])
         self.assertIn("stdin:5: the text is empty", got[4]["error"])
-        self.assertIn("5 of 7 texts have no vector", self.said)
+        self.assertIn("5 of 7 texts failed", self.said)
 
     def test_an_npy_file_has_a_row_for_each_text_and_nan_where_there_is_no_vector(self):
         texts = ["gpus", "  ", "are"]

@@ -42,11 +42,17 @@ class Bert:
     def linear(self, x, name):
         return x @ self.weights[name + ".weight"].T + self.weights[name + ".bias"]
 
-    def tokens(self, ids):
+    def logits(self, ids, types=0):
+        """Of a text by its pooler and classifier; of a token classifier, [tokens, labels]."""
+        x = self.tokens(ids, types)
+        if self.config["architectures"][0].endswith("TokenClassification"): return self.linear(x, "classifier")
+        return self.linear(np.tanh(self.linear(x[0], "pooler.dense")), "classifier")
+
+    def tokens(self, ids, types=0):
         """The last hidden states of one text, [tokens, width]."""
         table = lambda name: self.weights[f"embeddings.{name}_embeddings.weight"]
         first = self.config["pad_token_id"] + 1 if self.config["model_type"] == "roberta" else 0
-        x = table("word")[ids] + table("position")[first:first + len(ids)] + table("token_type")[0]
+        x = table("word")[ids] + table("position")[first:first + len(ids)] + table("token_type")[types]
         x = self.norm(x, "embeddings.LayerNorm")
         heads = self.config["num_attention_heads"]
         size = self.config["hidden_size"] // heads
@@ -66,8 +72,9 @@ class Bert:
         return x
 
 
-def random_bert(folder, vocabulary, hidden=32, layers=2, heads=4, positions=64, seed=3, kind="bert"):
-    """A folder with config.json, model.safetensors and vocab.txt."""
+def random_bert(folder, vocabulary, hidden=32, layers=2, heads=4, positions=64, seed=3, kind="bert", task=None,
+                labels=(), **config):
+    """A folder with config.json, model.safetensors and vocab.txt; task: Sequence or Token classification."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
@@ -97,11 +104,14 @@ def random_bert(folder, vocabulary, hidden=32, layers=2, heads=4, positions=64, 
         linear(at + "intermediate.dense", hidden, 2 * hidden)
         linear(at + "output.dense", 2 * hidden, hidden)
         norm(at + "output.LayerNorm")
+    if task == "Sequence": linear("pooler.dense", hidden, hidden)
+    if task: linear("classifier", hidden, len(labels))
     write_safetensors(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps({
         "model_type": kind, "hidden_size": hidden, "num_hidden_layers": layers,
         "num_attention_heads": heads, "intermediate_size": 2 * hidden, "hidden_act": "gelu", "pad_token_id": 0,
         "max_position_embeddings": positions, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
-        "vocab_size": len(vocabulary)}))
+        "vocab_size": len(vocabulary), **({"architectures": [f"BertFor{task}Classification"],
+                                           "id2label": dict(enumerate(labels))} if task else {}), **config}))
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     return folder

@@ -78,12 +78,7 @@ struct Embedder::Impl {
 };
 
 void Embedder::Impl::check(const EmbedOptions& options) {
-  const auto vocabulary = static_cast<std::size_t>(encoder.graph().vocabulary());
-  if (tokenizer.vocabulary_size() > vocabulary)
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: the tokenizer does not belong to the model: it has {} tokens, and "
-                            "the model knows {}",
-                            folder.encoder.string(), tokenizer.vocabulary_size(), vocabulary));
+  require_tokenizer(tokenizer, encoder, folder.encoder);
   auto width = static_cast<std::int64_t>(encoder.graph().width());
   for (const Dense& dense : folder.dense) {
     if (dense.in() != width)
@@ -145,9 +140,7 @@ Embedder Embedder::open(const std::filesystem::path& folder, compute::Workers& w
                         const EmbedOptions& options) {
   SentenceFolder read = read_sentence_folder(folder);
   if (options.max_length) read.max_length = *options.max_length;
-  require(!read.positions || read.max_length <= *read.positions,
-          fmt::format("{}: the model has positions for {} tokens, not {}", folder.string(),
-                      read.positions.value_or(0), read.max_length));
+  read.max_length = length_for(read.encoder, read.max_length);
   if (options.pooling) read.pooling = *options.pooling;
   if (options.normalize) read.normalize = *options.normalize;
   auto impl = std::make_unique<Impl>(std::move(read), workers, options);

@@ -16,6 +16,7 @@
 
 #include "compute/workers.h"
 #include "kernels/reduce/pool_tokens.h"
+#include "models/text_model.h"
 
 namespace sluice::models {
 
@@ -28,11 +29,6 @@ struct EmbedOptions {
   // What every text begins with: the text of a prompt of the folder, by name; or any text.
   std::optional<std::string> prompt_name{};
   std::optional<std::string> prompt{};
-};
-
-struct TextError {
-  std::size_t text;
-  std::string reason;
 };
 
 struct Embedded {

@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "formats/map.h"
 #include "formats/safetensors/safetensors.h"
+#include "models/config_files.h"
 
 namespace sluice::models {
 namespace {
@@ -17,41 +18,19 @@ namespace {
 namespace fs = std::filesystem;
 using kernels::TokenPooling;
 
-constexpr std::size_t kMaxTextBytes = 1u << 20;
-
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 [[noreturn]] void unsupported(const std::string& why) { throw Error(Code::unavailable, why); }
-
-Json object_in(const fs::path& file) {
-  std::shared_ptr<const void> keep;
-  const std::string_view text = map_file(file, keep);
-  if (text.size() > kMaxTextBytes) refuse(file.string() + " is longer than 1 MiB");
-  return parse_json_object(text, file.string());
-}
-
-// An empty object if the file is not there.
-Json optional_object(const fs::path& file) {
-  return is_there(file) ? object_in(file) : Json::object();
-}
 
 // The list in modules.json, which is parsed as a field of an object.
 Json modules_in(const fs::path& file) {
   std::shared_ptr<const void> keep;
   const std::string_view text = map_file(file, keep);
-  if (text.size() > kMaxTextBytes) refuse(file.string() + " is longer than 1 MiB");
+  if (text.size() > kMaxConfigBytes) refuse(file.string() + " is longer than 1 MiB");
   Json wrapped = parse_json_object(fmt::format("{{\"modules\": {}}}", text), file.string());
   Json& list = wrapped["modules"];
   if (wrapped.size() != 1 || !list.is_array() || list.empty())
     refuse(file.string() + " holds no list of modules");
   return std::move(list);
-}
-
-std::string text_of(const Json& object, const char* key, const fs::path& file,
-                    const std::string& default_value = "") {
-  const auto found = object.find(key);
-  if (found == object.end() || found->is_null()) return default_value;
-  if (!found->is_string()) refuse(fmt::format("{}: {} is not a text", file.string(), key));
-  return found->get<std::string>();
 }
 
 bool flag_of(const Json& object, const std::string& key, const fs::path& file) {
@@ -123,22 +102,6 @@ Dense dense_in(const fs::path& folder) {
   return dense;
 }
 
-// The tokens that the model has positions for; none if its folder does not say.
-std::optional<std::int64_t> positions_in(const fs::path& folder) {
-  const fs::path file = folder / "config.json";
-  const Json config = optional_object(file);
-  const auto integer = [&](const char* key) -> std::optional<std::int64_t> {
-    const auto found = config.find(key);
-    if (found == config.end() || !found->is_number_integer()) return std::nullopt;
-    return found->get<std::int64_t>();
-  };
-  const std::string type = text_of(config, "model_type", file);
-  const bool offset = type.find("roberta") != std::string::npos || type == "camembert";
-  const auto positions = integer("max_position_embeddings");
-  if (positions && *positions < 2) refuse(file.string() + ": max_position_embeddings");
-  return positions && offset ? *positions - integer("pad_token_id").value_or(1) - 1 : positions;
-}
-
 // The shorter of what the folder says and what the model has positions for.
 std::int64_t max_length_in(const fs::path& folder, std::optional<std::int64_t> positions) {
   const fs::path file = folder / "sentence_bert_config.json";
@@ -192,8 +155,7 @@ SentenceFolder read_sentence_folder(const fs::path& folder) {
       if (!module.is_object()) refuse(file.string() + " holds something else than modules");
       read_module(folder, text_of(module, "type", file), text_of(module, "path", file), made);
     }
-  made.positions = positions_in(made.encoder);
-  made.max_length = max_length_in(made.encoder, made.positions);
+  made.max_length = max_length_in(made.encoder, positions_in(made.encoder));
   read_prompts(folder, made);
   return made;
 }

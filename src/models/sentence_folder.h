@@ -19,7 +19,6 @@ struct SentenceFolder {
   std::vector<Dense> dense{};  // applied to the pooled vector, in this order
   bool normalize = false;
   std::int64_t max_length = 512;                 // tokens, with special ones
-  std::optional<std::int64_t> positions{};       // that the model has, if the folder says
   std::map<std::string, std::string> prompts{};  // by name: "query", "passage"
   std::string default_prompt{};                  // a name; empty: none
 };

@@ -121,6 +121,13 @@ bool HfFolder::flag(std::string_view key) const {
   return value != nullptr && value->is_boolean() && value->get<bool>();
 }
 
+std::string HfFolder::architecture() const {
+  const Json* const list = find("architectures");
+  if (list == nullptr || !list->is_array() || list->empty()) return "";
+  if (!list->front().is_string()) refuse("config.json: architectures must be a list of names");
+  return list->front().get<std::string>();
+}
+
 Tensor HfFolder::tensor(std::string_view name, const Shape& shape) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) refuse("there is no tensor " + in_quotes(name));

@@ -31,6 +31,8 @@ class HfFolder {
   double real(std::string_view key, double default_value) const;
   std::string text(std::string_view key, std::string_view default_value) const;
   bool flag(std::string_view key) const;  // false if missing
+  // The first of "architectures", such as "BertForTokenClassification"; empty if missing.
+  std::string architecture() const;
 
   bool has(std::string_view tensor) const { return tensors_.find(tensor) != tensors_.end(); }
   // The tensor converted to f32. Throws invalid_argument if it is missing or has another shape.

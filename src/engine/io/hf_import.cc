@@ -6,15 +6,11 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "engine/io/hf_folder.h"
-#include "engine/io/model_stamp.h"
-#include "engine/io/plan_magic.h"
-#include "formats/map.h"
 
 namespace sluice::engine {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kOpset = 20;  // the first opset with Gelu
 constexpr float kMasked = -3.4028234663852886e38f;
 
 // The tensor names of one model family.
@@ -47,7 +43,8 @@ struct Config {
   std::optional<std::int64_t> padding{};  // roberta: the padding index, after which positions start
   std::string activation;
   float epsilon;
-  bool distil = false;
+  bool distil = false, roberta = false;
+  std::string architecture{};
 };
 
 // ---- weights ---------------------------------------------------------------------
@@ -83,7 +80,12 @@ class Encoder {
     const ValueId mask = mask_of(attention);
     for (std::int64_t i = 0; i < config_.layers; ++i) x = layer(i, x, mask);
     output(x, "last_hidden_state", {dim("batch"), dim("sequence"), dim(config_.hidden)});
-    if (!config_.distil && folder_.has(prefix_ + "pooler.dense.weight")) pooler(x);
+    const bool pools = !config_.distil && folder_.has(prefix_ + "pooler.dense.weight");
+    const ValueId pooled = pools ? pooler(x) : kNoValue;
+    if (config_.architecture.ends_with("ForTokenClassification"))
+      output(head("classifier", x), "logits", {dim("batch"), dim("sequence"), dim("labels")});
+    if (config_.architecture.ends_with("ForSequenceClassification"))
+      output(sequence_logits(x, pooled), "logits", {dim("batch"), dim("labels")});
     return std::move(graph_);
   }
 
@@ -120,7 +122,7 @@ class Encoder {
     graph_.nodes.push_back({.name = where_ + std::string(op),
                             .op = std::string(op),
                             .domain = "",
-                            .version = kOpset,
+                            .version = kHfOpset,
                             .attributes = std::move(attributes),
                             .inputs = std::move(inputs),
                             .outputs = {made}});
@@ -137,9 +139,12 @@ class Encoder {
     return value(name, folder_.tensor(prefix_ + name, shape));
   }
   ValueId linear(const std::string& name, ValueId x, std::int64_t in, std::int64_t out) {
-    const Tensor by_output = folder_.tensor(prefix_ + name + ".weight", Shape{out, in});
+    return full_linear(prefix_ + name, x, in, out);
+  }
+  ValueId full_linear(const std::string& name, ValueId x, std::int64_t in, std::int64_t out) {
+    const Tensor by_output = folder_.tensor(name + ".weight", Shape{out, in});
     const ValueId matmul = add("MatMul", {x, value(name + ".weight", transposed(by_output))});
-    return add("Add", {matmul, weight(name + ".bias", Shape{out})});
+    return add("Add", {matmul, value(name + ".bias", folder_.tensor(name + ".bias", Shape{out}))});
   }
   ValueId norm(const std::string& name, ValueId x) {
     const bool old = folder_.has(prefix_ + name + ".gamma");  // TensorFlow names
@@ -170,7 +175,10 @@ class Encoder {
   ValueId by_head(ValueId x, std::vector<std::int64_t> order);
   ValueId attention(const std::string& at, ValueId x, ValueId mask);
   ValueId layer(std::int64_t i, ValueId x, ValueId mask);
-  void pooler(ValueId x);
+  ValueId first_token(ValueId x);
+  ValueId pooler(ValueId x);
+  ValueId head(const std::string& name, ValueId x);
+  ValueId sequence_logits(ValueId x, ValueId pooled);
 
   const HfFolder& folder_;
   Config config_;
@@ -255,13 +263,39 @@ ValueId Encoder::layer(std::int64_t i, ValueId x, ValueId mask) {
   return norm(at + std::string(names.down_norm), add("Add", {down, attended}));
 }
 
-void Encoder::pooler(ValueId x) {
+ValueId Encoder::first_token(ValueId x) {
+  return add("Gather", {x, value("", Tensor::of<std::int64_t>(0))}, "axis", std::int64_t{1});
+}
+
+ValueId Encoder::pooler(ValueId x) {
   where_ = "pooler/";
-  const ValueId first =
-      add("Gather", {x, value("", Tensor::of<std::int64_t>(0))}, "axis", std::int64_t{1});
   const ValueId pooled =
-      add("Tanh", {linear("pooler.dense", first, config_.hidden, config_.hidden)});
+      add("Tanh", {linear("pooler.dense", first_token(x), config_.hidden, config_.hidden)});
   output(pooled, "pooler_output", {dim("batch"), dim(config_.hidden)});
+  return pooled;
+}
+
+// A layer with one output for each label.
+ValueId Encoder::head(const std::string& name, ValueId x) {
+  where_ = name + "/";
+  return full_linear(name, x, config_.hidden, folder_.rows(name + ".weight"));
+}
+
+ValueId Encoder::sequence_logits(ValueId x, ValueId pooled) {
+  where_ = "classifier/";
+  if (config_.roberta) {
+    const ValueId dense =
+        full_linear("classifier.dense", first_token(x), config_.hidden, config_.hidden);
+    return head("classifier.out_proj", add("Tanh", {dense}));
+  }
+  if (config_.distil) {
+    const ValueId dense =
+        full_linear("pre_classifier", first_token(x), config_.hidden, config_.hidden);
+    return head("classifier", add("Relu", {dense}));
+  }
+  if (pooled == kNoValue)
+    throw Error(Code::invalid_argument, "there is no tensor 'pooler.dense.weight'");
+  return head("classifier", pooled);
 }
 
 // ---- config.json -----------------------------------------------------------------
@@ -296,7 +330,9 @@ Config config_of(const HfFolder& folder) {
                 .positions = folder.integer("max_position_embeddings", 1, kMax),
                 .activation = folder.text(distil ? "activation" : "hidden_act", "gelu"),
                 .epsilon = static_cast<float>(folder.real("layer_norm_eps", 1e-12)),
-                .distil = distil};
+                .distil = distil,
+                .roberta = roberta,
+                .architecture = folder.architecture()};
   if (!distil) config.token_types = folder.integer("type_vocab_size", 0, kMax, 2);
   if (roberta) config.padding = folder.integer("pad_token_id", 0, kMax, 1);
   require(config.hidden % config.heads == 0, "config.json: " + std::to_string(config.heads) +
@@ -314,50 +350,6 @@ Graph import_hf(const fs::path& folder) {
   } catch (const Error& error) {
     throw Error(error.code(), folder.string() + ": " + std::string(error.reason()));
   }
-}
-
-namespace {
-
-Imported import_once(const fs::path& path) {
-  fs::path file = path;
-  if (std::error_code error; fs::is_directory(path, error)) {
-    if (!is_there(path / "model.onnx")) {
-      if (!is_there(path / "config.json"))
-        throw Error(Code::not_found, path.string() + " has neither model.onnx nor config.json");
-      Imported imported{.graph = import_hf(path), .format = "", .producer = ""};
-      imported.format = "Hugging Face folder, " + imported.graph.name;
-      imported.opsets[""] = kOpset;
-      return imported;
-    }
-    file /= "model.onnx";
-  }
-  require(!is_plan(file), file.string() +
-                              ": it is a plan, not a model: 'sluice run' and 'sluice bench model' "
-                              "take it; give the model that it was compiled from");
-  const onnx::Model model = onnx::read(file);
-  Imported imported{.graph = {},
-                    .format = "ONNX, IR " + std::to_string(model.ir_version),
-                    .producer = std::string(model.producer)};
-  if (!model.producer_version.empty())
-    imported.producer += " " + std::string(model.producer_version);
-  for (const auto& [domain, version] : model.opsets)
-    imported.opsets[std::string(domain)] = static_cast<int>(version);
-  try {
-    imported.graph = import_onnx(model);
-  } catch (const Error& error) {
-    throw Error(error.code(), file.string() + ": " + std::string(error.reason()));
-  }
-  return imported;
-}
-
-}  // namespace
-
-Imported import_file(const fs::path& path) {
-  if (!is_there(path)) return import_once(path);  // throws not_found
-  const std::string version = model_version(path);
-  Imported imported = import_once(path);
-  require_version(path, version);
-  return imported;
 }
 
 }  // namespace sluice::engine

@@ -12,9 +12,12 @@ namespace sluice::engine {
 // Imports an encoder from a folder with config.json and model.safetensors (or several such files
 // and their index): bert (also MiniLM), roberta, xlm-roberta, camembert, distilbert. The graph
 // equals an export to ONNX: inputs input_ids, attention_mask and, if the model has token types,
-// token_type_ids, i64 [batch, sequence]; outputs last_hidden_state and, if the weights exist,
-// pooler_output. Throws unavailable for other models, with advice.
+// token_type_ids, i64 [batch, sequence]; outputs last_hidden_state, if the weights exist
+// pooler_output, and "logits" of an architecture ...ForSequenceClassification [batch, labels] or
+// ...ForTokenClassification [batch, sequence, labels]. Throws unavailable for other models, with
+// advice.
 Graph import_hf(const std::filesystem::path& folder);
+inline constexpr int kHfOpset = 20;  // of that graph: the first with Gelu
 
 // A graph with the metadata of its model.
 struct Imported {

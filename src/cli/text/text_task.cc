@@ -1,0 +1,220 @@
+#include "cli/text/text_task.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <ostream>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/printable.h"
+#include "cli/common/checks.h"
+#include "cli/common/progress.h"
+#include "cli/text/text_lines.h"
+
+namespace sluice::cli {
+namespace {
+
+std::string stamp_of(const std::string& path) {
+  struct stat file {};
+  stat(path.c_str(), &file);
+  return fmt::format("{}:{}:{}.{:09}", file.st_ino, file.st_size, file.st_mtim.tv_sec,
+                     file.st_mtim.tv_nsec);
+}
+
+// 0 of what is no file.
+std::uint64_t size_of(const std::string& path) {
+  struct stat file {};
+  return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode)
+             ? static_cast<std::uint64_t>(file.st_size)
+             : 0;
+}
+
+}  // namespace
+
+class TextTask::Run {
+ public:
+  Run(TextTask& task, Io& io)
+      : task_(task),
+        flags_(task.flags_),
+        io_(io),
+        lines_(flags_.input, io.in),
+        format_(flags_.format.empty()       ? format_of_texts(flags_.input)
+                : flags_.format == "ndjson" ? TextFormat::ndjson
+                                            : TextFormat::lines),
+        input_bytes_(size_of(flags_.input)),
+        progress_(io.err) {}
+
+  int run() {
+    output_ = open_output();
+    resume();
+    start_ = saved_ = Steady::now();
+    std::string_view line;
+    while (lines_.next(line)) {
+      batch_.push_back(text_item(line, lines_, format_, flags_.pair));
+      batch_bytes_ += batch_.back().text.size();
+      if (batch_.size() >= kBatchTexts || batch_bytes_ >= kBatchBytes) run_batch();
+    }
+    run_batch();
+    output_->finish();
+    report();
+    return failed_ > 0 ? 1 : 0;
+  }
+
+ private:
+  static constexpr std::size_t kBatchTexts = 256, kBatchBytes = std::size_t{4} << 20;
+  static constexpr double kSaveEach_s = 1;
+
+  // What must be equal for a run to go on with what another wrote. A pipe cannot be read again.
+  Json key() const {
+    if (input_bytes_ == 0 || flags_.fresh) return Steady::now().time_since_epoch().count();
+    return {{"input", flags_.input},         {"input_file", stamp_of(flags_.input)},
+            {"format", flags_.format},       {"pair", flags_.pair},
+            {"model", flags_.model},         {"model_folder", stamp_of(flags_.model)},
+            {"max_length", task_.longest()}, {"options", task_.options()}};
+  }
+
+  std::unique_ptr<TextOutput> open_output() const {
+    return flags_.out == "-" ? output_to(io_.out) : task_.open_file(flags_.out, key());
+  }
+
+  void resume() {
+    const Json& state = output_->state();
+    if (state.is_null()) return;
+    texts_ = resumed_ = state.at("texts").get<std::size_t>();
+    failed_ = state.at("failed").get<std::size_t>();
+    truncated_ = state.at("truncated").get<std::size_t>();
+    lines_.go_to(state.at("offset").get<std::uint64_t>(), state.at("line").get<std::size_t>());
+    io_.err << fmt::format("sluice: going on after {} texts of an earlier run\n", texts_);
+  }
+
+  void save() {
+    output_->save({{"texts", texts_},
+                   {"failed", failed_},
+                   {"truncated", truncated_},
+                   {"line", lines_.number()},
+                   {"offset", lines_.offset()}});
+    saved_ = Steady::now();
+  }
+
+  // The task gets the lines that hold texts.
+  void run_batch() {
+    std::vector<Item> items;
+    std::vector<std::size_t> where;
+    for (std::size_t i = 0; i < batch_.size(); ++i) {
+      if (!batch_[i].error.empty()) continue;
+      const std::optional<std::string>& pair = batch_[i].pair;
+      items.push_back(
+          {batch_[i].line,
+           {batch_[i].text, pair ? std::optional<std::string_view>(*pair) : std::nullopt}});
+      where.push_back(i);
+    }
+    Batch made = task_.run(items);
+    for (const models::TextError& error : made.errors) {
+      TextItem& item = batch_[where[error.text]];
+      item.error = fmt::format("{}:{}: {}", lines_.name(), item.line, error.reason);
+    }
+    std::size_t next = 0;
+    for (const TextItem& item : batch_) {
+      const bool asked = next < where.size() && &item == &batch_[where[next]];
+      const std::string* const answer = asked ? &made.answers[next++] : nullptr;
+      write(item, answer);
+    }
+    texts_ += batch_.size();
+    truncated_ += made.truncated;
+    batch_.clear();
+    batch_bytes_ = 0;
+    show();
+    if (seconds_between(saved_, Steady::now()) > kSaveEach_s) save();
+  }
+
+  void write(const TextItem& item, const std::string* answer) {
+    if (item.error.empty()) return output_->add(*answer);
+    ++failed_;
+    io_.err << "sluice: " << printable(item.error) << "\n";
+    output_->add(task_.error_answer(item.line, item.error));
+  }
+
+  double rate() const {
+    return static_cast<double>(texts_ - resumed_) / seconds_between(start_, Steady::now());
+  }
+
+  void show() {
+    const double share = input_bytes_ == 0 ? 0
+                                           : static_cast<double>(lines_.offset()) /
+                                                 static_cast<double>(input_bytes_);
+    progress_.show(share, fmt::format("{} texts, {:.0f} a second", texts_, rate()));
+  }
+
+  void report() {
+    const double seconds = seconds_between(start_, Steady::now());
+    if (flags_.json) {
+      const Json summary{{"texts", texts_},         {"failed", failed_},
+                         {"truncated", truncated_}, {"max_length", task_.longest()},
+                         {"seconds", seconds},      {"texts_per_second", rate()},
+                         {"out", flags_.out},       {"options", task_.options()}};
+      (flags_.out == "-" ? io_.err : io_.out) << summary.dump(2) << "\n";
+      return;
+    }
+    if (flags_.out != "-")
+      io_.err << fmt::format("{} texts in {:.2f} s ({:.1f} a second): {}\n", texts_, seconds,
+                             rate(), flags_.out);
+    if (truncated_ > 0)
+      io_.err << fmt::format(
+          "sluice: {} of {} texts have more than {} tokens; the rest of them did not count "
+          "(--max-length)\n",
+          truncated_, texts_, task_.longest());
+    if (failed_ > 0) io_.err << fmt::format("sluice: {} of {} texts failed\n", failed_, texts_);
+  }
+
+  TextTask& task_;
+  const TextTaskFlags& flags_;
+  Io& io_;
+  LineReader lines_;
+  const TextFormat format_;
+  const std::uint64_t input_bytes_;  // 0: not a file
+  Progress progress_;
+  std::unique_ptr<TextOutput> output_;
+  std::vector<TextItem> batch_;
+  std::size_t batch_bytes_ = 0;
+  std::size_t texts_ = 0, failed_ = 0, truncated_ = 0, resumed_ = 0;
+  Instant start_{}, saved_{};
+};
+
+int TextTask::run_all(Io& io) { return Run(*this, io).run(); }
+
+std::string TextTask::json_line(std::size_t line, const Json& answer) {
+  Json all{{"line", line}};
+  all.update(answer);
+  return all.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string TextTask::error_answer(std::size_t line, const std::string& error) const {
+  return json_line(line, {{"error", error}});
+}
+
+void add_text_task_flags(CLI::App& app, TextTaskFlags& flags, std::string out_help) {
+  app.add_option("--model,-m", flags.model, "a folder with a model and its tokenizer")
+      ->type_name("FOLDER")
+      ->required()
+      ->check(not_empty("a model folder"));
+  app.add_option("--in,-i", flags.input, "texts, one a line; .ndjson: objects with text; -: stdin")
+      ->type_name("FILE")
+      ->required()
+      ->check(not_empty("a file, or - for stdin"));
+  app.add_option("--out,-o", flags.out, std::move(out_help))
+      ->type_name("FILE")
+      ->check(not_empty("a file, or - for stdout"));
+  app.add_option("--format", flags.format, "of the input, whatever its name")
+      ->check(CLI::IsMember({"lines", "ndjson"}));
+  app.add_option("--max-length", flags.max_length, "cut texts to so many tokens")
+      ->check(CLI::Range(2, 1 << 20));
+  app.add_flag("--fresh", flags.fresh, "begin anew, whatever an earlier run wrote");
+  app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
+      ->check(CLI::Range(0, 1024));
+  app.add_flag("--json", flags.json, "print the summary as JSON");
+}
+
+}  // namespace sluice::cli

@@ -1,0 +1,96 @@
+#include "models/text_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/io/hf_import.h"
+#include "models/config_files.h"
+
+namespace sluice::models {
+namespace {
+
+constexpr std::int64_t kDefaultLength = 512;
+
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
+}  // namespace
+
+void require_tokenizer(const text::Tokenizer& tokenizer, const engine::Encoder& encoder,
+                       const std::filesystem::path& folder) {
+  const auto known = static_cast<std::size_t>(encoder.graph().vocabulary());
+  require(tokenizer.vocabulary_size() <= known,
+          fmt::format("{}: the tokenizer does not belong to the model: it has {} tokens, and the "
+                      "model knows {}",
+                      folder.string(), tokenizer.vocabulary_size(), known));
+}
+
+std::int64_t length_for(const std::filesystem::path& folder, std::optional<std::int64_t> length) {
+  const std::optional<std::int64_t> positions = positions_in(folder);
+  const std::int64_t wanted = length.value_or(positions.value_or(kDefaultLength));
+  require(!positions || wanted <= *positions,
+          fmt::format("{}: the model has positions for {} tokens, not {}", folder.string(),
+                      positions.value_or(0), wanted));
+  return wanted;
+}
+
+TextModel::TextModel(const std::filesystem::path& folder, compute::Workers& workers,
+                     const Options& options)
+    : workers_(workers),
+      encoder_(engine::import_model(folder), workers,
+               {.max_length = length_for(folder, options.max_length), .output = options.output}),
+      tokenizer_(text::Tokenizer::open(folder)) {
+  require_tokenizer(tokenizer_, encoder_, folder);
+}
+
+// Of a pair, the longer text is cut first.
+text::Encoding TextModel::encode(const Text& text, bool& truncated) const {
+  require(!is_blank(text.text), "the text is empty");
+  require(!text.pair || !is_blank(*text.pair), "the second text is empty");
+  const text::EncodeOptions options{
+      .truncation = text::Truncation{.max_length = static_cast<std::size_t>(max_length())}};
+  text::Encoding made = text.pair ? tokenizer_.encode_pair(text.text, *text.pair, options)
+                                  : tokenizer_.encode(text.text, options);
+  truncated = !made.overflow.empty();
+  made.overflow.clear();
+  return made;
+}
+
+TextModel::Result TextModel::run(std::span<const Text> texts) const {
+  Result result;
+  result.encodings.resize(texts.size());
+  std::vector<std::string> faults(texts.size());
+  std::vector<char> truncated(texts.size());
+  workers_.each(texts.size(), 4, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) try {
+        bool cut = false;
+        result.encodings[i] = encode(texts[i], cut);
+        truncated[i] = cut;
+      } catch (const Error& error) {
+        if (error.code() != Code::invalid_argument) throw;
+        faults[i] = error.reason();
+      }
+  });
+  std::vector<std::int32_t> ids, type_ids;
+  result.cu_seqlens.push_back(0);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const text::Encoding& encoding = result.encodings[i];
+    ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
+    if (encoder_.graph().token_types() > 0)
+      type_ids.insert(type_ids.end(), encoding.type_ids.begin(), encoding.type_ids.end());
+    result.cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
+    if (truncated[i] != 0) result.truncated.push_back(i);
+  }
+  result.rows.resize((per_text() ? texts.size() : ids.size()) * width());
+  for (const engine::SequenceError& error : encoder_.run(
+           {.ids = ids, .type_ids = type_ids, .cu_seqlens = result.cu_seqlens}, result.rows)) {
+    const std::string& fault = faults[error.sequence];
+    result.errors.push_back({error.sequence, fault.empty() ? error.reason : fault});
+  }
+  return result;
+}
+
+}  // namespace sluice::models
