@@ -205,15 +205,6 @@ std::string explain(const LeaseRequest& request, std::span<const CandidateCard> 
                                    : why_here(request, candidates, choice);
 }
 
-Placement place(const LeaseRequest& request, std::span<const CandidateCard> candidates) {
-  const auto choice = choose(request, candidates);
-  Placement out;
-  for (const auto i : choice.candidates)
-    out.parts.push_back({candidates[i].card->uuid, choice.bytes});
-  out.reason = explain(request, candidates, choice);
-  return out;
-}
-
 std::string never_fits(const LeaseRequest& request, std::span<const Card* const> cards) {
   std::size_t enough = 0;
   const Card *largest = nullptr, *named = nullptr;

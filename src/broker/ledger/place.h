@@ -43,11 +43,6 @@ struct Choice {
 //   4. the lower bus, so that the response is the same every time.
 Choice choose(const LeaseRequest& request, std::span<const CandidateCard> candidates);
 
-struct Placement {
-  std::vector<Part> parts;  // empty: it does not fit now
-  std::string reason;       // why these, or what stands in the way on the best card
-};
-
 // A card that `request` may use and that has too little free memory now.
 struct Obstacle {
   std::string uuid, bus, name;
@@ -57,8 +52,7 @@ struct Obstacle {
 std::vector<Obstacle> obstacles(const LeaseRequest& request,
                                 std::span<const CandidateCard> candidates);
 
-// choose(), and the sentence that explains it.
-Placement place(const LeaseRequest& request, std::span<const CandidateCard> candidates);
+// Why these, or what stands in the way on the best card.
 std::string explain(const LeaseRequest& request, std::span<const CandidateCard> candidates,
                     const Choice& choice);
 

@@ -170,6 +170,20 @@ TEST(CardCapacity, CountsReturnedMemoryUntilALaterSample) {
   EXPECT_EQ(capacity_on(card, back, kPlaced, Seconds(10)).free / kGiB, 80u);
 }
 
+struct Placement {
+  std::vector<Part> parts;
+  std::string reason;
+};
+
+Placement place(const LeaseRequest& request, std::span<const CandidateCard> candidates) {
+  const auto choice = choose(request, candidates);
+  Placement out;
+  for (const auto i : choice.candidates)
+    out.parts.push_back({candidates[i].card->uuid, choice.bytes});
+  out.reason = explain(request, candidates, choice);
+  return out;
+}
+
 // Cards with this much free, and all of it available.
 struct TestCards {
   explicit TestCards(std::vector<std::uint64_t> free_gib) {
