@@ -13,8 +13,8 @@
 namespace sluice::engine {
 namespace {
 
-// Small: constants of these many sequences are folded.
-constexpr std::int64_t kSequencePrimes[] = {127, 131, 137, 139, 149, 151, 157};
+// Small: masks of these many sequences are computed to prove that they are padding masks.
+constexpr std::int64_t kSequencePrimes[] = {13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53};
 // Larger than any size of a model; nothing is allocated for these many tokens.
 constexpr std::int64_t kTokenPrimes[] = {1'000'003, 1'000'033, 1'000'037, 1'000'039, 1'000'081};
 

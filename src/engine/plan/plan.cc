@@ -10,7 +10,6 @@
 #include "device/host/cpu.h"
 #include "engine/io/content_hash.h"
 #include "engine/io/onnx_export.h"
-#include "engine/plan/plan_key.h"
 #include "engine/plan/plan_precision.h"
 #include "engine/shapes/specialize.h"
 #include "formats/map.h"
@@ -150,42 +149,6 @@ void require_same_outputs(const Graph& shape, const Graph& model) {
 }
 
 }  // namespace
-
-Message key_message(const PlanKey& key) {
-  return Message()
-      .bytes(1, key.model)
-      .bytes(2, key.device)
-      .bytes(3, key.precision)
-      .bytes(4, key.version)
-      .bytes(5, key.software);
-}
-
-PlanKey read_key(std::string_view bytes) {
-  PlanKey key;
-  for (Wire fields(bytes); fields.next();) {
-    if (fields.number() == 1) key.model = fields.name();
-    if (fields.number() == 2) key.device = fields.name();
-    if (fields.number() == 3) key.precision = fields.name();
-    if (fields.number() == 4) key.version = fields.name();
-    if (fields.number() == 5) key.software = fields.name();
-  }
-  return key;
-}
-
-std::string why_stale(const PlanKey& made, const PlanKey& here) {
-  const auto differs = [](std::string_view what, const std::string& a, const std::string& b) {
-    return a == b ? std::string()
-                  : "it was made for the " + std::string(what) + " '" + a + "', this is '" + b +
-                        "': compile the model again";
-  };
-  for (const std::string& why :
-       {differs("version", made.version, here.version), differs("device", made.device, here.device),
-        differs("driver and libraries", made.software, here.software),
-        differs("precision", made.precision, here.precision),
-        differs("model", made.model, here.model)})
-    if (!why.empty()) return why;
-  return {};
-}
 
 void write_plan(const fs::path& file, const Plan& plan) {
   TensorStore tensors{std::string(onnx::kOwnData)};

@@ -12,23 +12,10 @@
 #include "engine/exec/packed_constant.h"
 #include "engine/graph/graph.h"
 #include "engine/io/plan_magic.h"
+#include "engine/plan/plan_key.h"
 #include "engine/precision/precision_report.h"
 
 namespace sluice::engine {
-
-// What a plan is valid for. The plan cache's key is a part of it: see plan_cache.h.
-struct PlanKey {
-  std::string model;      // model_stamp() or model_content()
-  std::string device;     // device_stamp() or cuda_stamp()
-  std::string software;   // GPU driver and libraries; empty for the CPU
-  std::string precision;  // "fp32"
-  std::string version;    // of Sluice
-
-  friend bool operator==(const PlanKey&, const PlanKey&) = default;
-};
-
-// "x.plan was made for ..., this is ...: compile the model again"; empty if the plan is valid.
-std::string why_stale(const PlanKey& made, const PlanKey& here);
 
 struct Plan {
   PlanKey key;

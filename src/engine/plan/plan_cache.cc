@@ -9,6 +9,7 @@
 #include "engine/io/content_hash.h"
 #include "engine/plan/plan.h"
 #include "engine/plan/plan_key.h"
+#include "formats/onnx/message.h"
 
 namespace sluice::engine {
 namespace {
