@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/error.h"
 #include "base/json.h"
+#include "bindings/c_errors.h"
 #include "compute/compute.h"
 #include "market/indicators/batch.h"
 #include "market/indicators/indicator.h"
@@ -19,43 +19,8 @@ struct sluice_market {
 namespace {
 
 using namespace sluice;
+using bindings::catch_errors;
 using market::Arrays;
-
-void set_error(std::string_view text, char* error, size_t error_size) {
-  if (error == nullptr || error_size == 0) return;
-  const size_t length = std::min(text.size(), error_size - 1);
-  std::memcpy(error, text.data(), length);
-  error[length] = '\0';
-}
-
-int code_of(Code code) {
-  switch (code) {
-    case Code::invalid_argument: return SLUICE_INVALID_ARGUMENT;
-    case Code::not_found: return SLUICE_NOT_FOUND;
-    case Code::exhausted: return SLUICE_EXHAUSTED;
-    case Code::unavailable: return SLUICE_UNAVAILABLE;
-    case Code::internal: return SLUICE_INTERNAL;
-  }
-  return SLUICE_INTERNAL;
-}
-
-// No exception may cross the C boundary.
-template <class Work>
-int catch_errors(char* error, size_t error_size, Work work) {
-  try {
-    work();
-    return SLUICE_OK;
-  } catch (const Error& e) {
-    set_error(e.reason(), error, error_size);
-    return code_of(e.code());
-  } catch (const std::bad_alloc&) {
-    set_error("out of memory", error, error_size);
-    return SLUICE_EXHAUSTED;
-  } catch (const std::exception& e) {
-    set_error(e.what(), error, error_size);
-    return SLUICE_INTERNAL;
-  }
-}
 
 market::Plan plan_of(const char* indicator, const double* values, size_t count) {
   require(indicator != nullptr && (values != nullptr || count == 0), "a pointer is null");

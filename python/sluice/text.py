@@ -1,0 +1,205 @@
+"""Texts to vectors, labels and entities, by models in this process. Arrays are NumPy's.
+
+    from sluice import text
+
+    text.embed(["GPUs are shared."], model="all-MiniLM-L6-v2")          # float32 [1, 384]
+    text.classify(["A joy to use."], model="distilbert-sst2")           # [("POSITIVE", 0.99)]
+    text.rerank("who leases GPUs", passages, model="ms-marco-MiniLM")   # [(3, 8.6), (0, -4.1)]
+    text.tag(["Ada lived in London."], model="bert-base-NER")           # [[Entity("PER", ...)]]
+
+A model is a folder as sentence-transformers or transformers saves it; it stays open as long as the
+process, and Embedder, Classifier and Tagger are models that close earlier. A text that cannot be
+answered (it is empty, say) raises TextError, which names it; with errors="report" its vector is NaN,
+its label None, and the model's `last_report` says why.
+"""
+import collections, ctypes, functools, json, os, pathlib
+
+try:
+    import numpy
+except ImportError as e:  # pragma: no cover
+    raise ImportError("sluice.text needs NumPy: pip install numpy") from e
+
+__all__ = ["Classifier", "Embedder", "Entity", "ModelError", "Tagger", "TextError", "classify", "embed", "rerank", "tag"]
+
+_ERROR_BYTES = 1024
+
+Entity = collections.namedtuple("Entity", "type text begin end score")
+
+
+class ModelError(ValueError):
+    """A model that cannot be opened, or an option that is not valid."""
+
+
+class TextError(ValueError):
+    """Texts that have no answer; `errors` has the reasons by their index."""
+
+    def __init__(self, errors):
+        self.errors = errors
+        first = min(errors)
+        more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
+        super().__init__(f"text {first}: {errors[first]}{more}")
+
+
+@functools.lru_cache(maxsize=None)
+def _library():
+    here = pathlib.Path(__file__).resolve().parent
+    named = os.environ.get("SLUICE_MODELS_LIBRARY")
+    tried = [pathlib.Path(named)] if named else [here / "libsluice_models.so",
+                                                 here.parent.parent / "build" / "libsluice_models.so"]
+    for path in tried:
+        if path.exists(): return _declared(ctypes.CDLL(str(path)))
+    raise ImportError("libsluice_models.so is not at " + " nor at ".join(map(str, tried)) +
+                      "; build it (ninja -C build sluice_model_bindings) or set SLUICE_MODELS_LIBRARY")
+
+
+def _declared(lib):
+    text, size, pointer = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p
+    texts, report, error = [ctypes.POINTER(text), ctypes.POINTER(size)], ctypes.POINTER(pointer), [text, size]
+    for kind in ("embedder", "classifier", "tagger"):
+        opened, close = getattr(lib, f"sluice_{kind}_open"), getattr(lib, f"sluice_{kind}_close")
+        opened.restype, opened.argtypes = pointer, [text, text, ctypes.c_int, *error]
+        close.restype, close.argtypes = None, [pointer]
+    lib.sluice_embedder_dimensions.restype, lib.sluice_embedder_dimensions.argtypes = size, [pointer]
+    lib.sluice_classifier_labels.restype, lib.sluice_classifier_labels.argtypes = text, [pointer]
+    lib.sluice_embedder_run.argtypes = [pointer, *texts, size, pointer, report, *error]
+    lib.sluice_classifier_run.argtypes = [pointer, *texts, *texts, size, ctypes.c_int, pointer, report, *error]
+    lib.sluice_tagger_run.argtypes = [pointer, *texts, size, text, report, *error]
+    lib.sluice_models_free.restype, lib.sluice_models_free.argtypes = None, [pointer]
+    return lib
+
+
+def _listed(texts):
+    if isinstance(texts, str): raise TypeError("a list of texts is needed, not one text")
+    return [text.encode("utf-8", "surrogatepass") for text in texts]
+
+
+def _passed(texts):
+    """For C: pointers and sizes. They live as long as `texts`."""
+    return (ctypes.c_char_p * len(texts))(*texts), (ctypes.c_size_t * len(texts))(*map(len, texts))
+
+
+class _Model:
+    """Open until close(), the end of a with block, or the end of the object."""
+
+    _kind = _model = None
+
+    def __init__(self, folder, options, threads):
+        self.last_report = {}
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        given = json.dumps({name: value for name, value in options.items() if value is not None})
+        self._model = self._function("open")(os.fspath(folder).encode(), given.encode(), threads, error, _ERROR_BYTES)
+        if not self._model: raise ModelError(error.value.decode("utf-8", "replace"))
+
+    def _function(self, name):
+        return getattr(_library(), f"sluice_{self._kind}_{name}")
+
+    def close(self):
+        if self._model: self._function("close")(self._model)
+        self._model = None
+
+    def __enter__(self): return self
+    def __exit__(self, *_): self.close()
+    def __del__(self): self.close()
+
+    def _run(self, arguments, errors):
+        if not self._model: raise ModelError("the model is closed")
+        if errors not in ("raise", "report"): raise ValueError("errors is 'raise' or 'report'")
+        error, report = ctypes.create_string_buffer(_ERROR_BYTES), ctypes.c_void_p()
+        if self._function("run")(self._model, *arguments, ctypes.byref(report), error, _ERROR_BYTES) != 0:
+            raise ModelError(error.value.decode("utf-8", "replace"))
+        try: self.last_report = json.loads(ctypes.string_at(report.value))
+        finally: _library().sluice_models_free(report)
+        self.last_report["errors"] = {int(i): why for i, why in self.last_report["errors"].items()}
+        if self.last_report["errors"] and errors == "raise": raise TextError(self.last_report["errors"])
+        return self.last_report
+
+
+class Embedder(_Model):
+    """Options are those of `sluice embed`; None: what the folder says. threads=0: all."""
+
+    _kind = "embedder"
+
+    def __init__(self, folder, *, max_length=None, pooling=None, normalize=None, dimensions=None, prompt=None,
+                 prompt_name=None, threads=0):
+        super().__init__(folder, {"max_length": max_length, "pooling": pooling, "normalize": normalize, "dimensions": dimensions,
+                                  "prompt": prompt, "prompt_name": prompt_name}, threads)
+        self.dimensions = self._function("dimensions")(self._model)
+
+    def embed(self, texts, errors="raise"):
+        texts = _listed(texts)
+        out = numpy.empty((len(texts), self.dimensions), numpy.float32)
+        report = self._run([*_passed(texts), len(texts), out.ctypes.data], errors)
+        out[list(report["errors"])] = numpy.nan
+        return out
+
+
+class Classifier(_Model):
+    _kind = "classifier"
+
+    def __init__(self, folder, *, max_length=None, threads=0):
+        super().__init__(folder, {"max_length": max_length}, threads)
+        said = json.loads(self._function("labels")(self._model))
+        self.labels, self.problem = said["names"], said["problem"]
+
+    def scores(self, texts, pairs=None, logits=False, errors="raise"):
+        """float32 [texts, labels]."""
+        texts, pairs = _listed(texts), None if pairs is None else _listed(pairs)
+        if pairs is not None and len(pairs) != len(texts): raise ValueError(f"{len(pairs)} second texts for {len(texts)}")
+        out = numpy.empty((len(texts), len(self.labels)), numpy.float32)
+        second = (None, None) if pairs is None else _passed(pairs)
+        report = self._run([*_passed(texts), *second, len(texts), int(logits), out.ctypes.data], errors)
+        out[list(report["errors"])] = numpy.nan
+        return out
+
+    def classify(self, texts, pairs=None, errors="raise"):
+        """The best label of each text, with its score."""
+        scores = self.scores(texts, pairs, errors=errors)
+        return [None if i in self.last_report["errors"] else (self.labels[best], float(scores[i, best]))
+                for i, best in enumerate(scores.argmax(1))] if len(scores) else []
+
+    def rerank(self, query, passages, top=None, errors="raise"):
+        """(index, score) of the passages, the best first."""
+        passages = list(passages)
+        if len(self.labels) != 1: raise ModelError(f"a model with {len(self.labels)} outputs: a cross-encoder has one")
+        scores = self.scores([query] * len(passages), passages, logits=True, errors=errors)[:, 0]
+        order = numpy.argsort(-scores, kind="stable")  # NaN is last
+        return [(int(i), float(scores[i])) for i in order if i not in self.last_report["errors"]][:top]
+
+
+class Tagger(_Model):
+    _kind = "tagger"
+
+    def __init__(self, folder, *, max_length=None, threads=0):
+        super().__init__(folder, {"max_length": max_length}, threads)
+
+    def tag(self, texts, words="first", errors="raise"):
+        """A list of Entity for each text; offsets in code points, as Python's."""
+        texts = _listed(texts)
+        report = self._run([*_passed(texts), len(texts), words.encode()], errors)
+        return [[Entity(**entity) for entity in entities] for entities in report["entities"]]
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(process, kind, folder, options):
+    return kind(folder, **dict(options))
+
+
+def _model(kind, folder, options):
+    """One of this process; after a fork the child opens its own."""
+    return _opened(os.getpid(), kind, os.fspath(folder), tuple(sorted(options.items())))
+
+
+def embed(texts, model, errors="raise", **options):
+    return _model(Embedder, model, options).embed(texts, errors)
+
+
+def classify(texts, model, pairs=None, errors="raise", **options):
+    return _model(Classifier, model, options).classify(texts, pairs, errors)
+
+
+def rerank(query, passages, model, top=None, errors="raise", **options):
+    return _model(Classifier, model, options).rerank(query, passages, top, errors)
+
+
+def tag(texts, model, words="first", errors="raise", **options):
+    return _model(Tagger, model, options).tag(texts, words, errors)
