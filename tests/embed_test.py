@@ -1,7 +1,7 @@
 """sluice embed beside a reference encoder in double precision, and the command's own behavior.
 
 Usage: embed_test.py SLUICE DATA_FOLDER"""
-import csv, importlib.util, io, json, lzma, os, pathlib, random, signal, subprocess, sys, tempfile, time, unittest
+import csv, importlib.util, json, lzma, os, pathlib, random, re, signal, subprocess, sys, tempfile, time, unittest
 
 try:
     import numpy as np
@@ -122,10 +122,10 @@ class Folders(Case):
                                      sentence_bert_config={"max_seq_length": 8})
         text = "a b c d e f g h i j"
         got = self.vectors(model, [text])
-        self.assertIn("1 of 1 texts have more than 8 tokens", self.said)
+        self.assertIn("1 of 1 texts were cut to 8 tokens", self.said)
         np.testing.assert_allclose(got[0], self.hidden(model, "a b c d e f")[0], atol=2e-5)
         np.testing.assert_allclose(self.vectors(model, [text], "--max-length", 64)[0], self.hidden(model, text)[0], atol=2e-5)
-        self.assertNotIn("more than", self.said)
+        self.assertNotIn("were cut", self.said)
 
     def test_what_is_not_supported_is_named(self):
         mean = {"pooling_mode_mean_tokens": True}
@@ -212,6 +212,89 @@ class Command(Case):
         self.assertEqual(made.shape, (len(texts), 96))
         some = [0, 1, 50_000, len(texts) - 1, *random.Random(1).sample(range(len(texts)), 200)]
         self.assertTrue((made[some] == self.vectors(model, [texts[i] for i in some])).all())
+
+    def test_ctrl_c_keeps_what_is_done_and_says_so(self):
+        model = reference.random_bert(self.folder / "slow", VOCABULARY, hidden=96, layers=8)
+        given, out = self.folder / "texts.txt", self.folder / "out.npy"
+        given.write_text("\n".join(self.random_texts(30_000)) + "\n")
+        command = [SLUICE, "embed", "--model", model, "--in", given, "--out", out]
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        while not (self.folder / "out.npy.progress").exists(): time.sleep(0.02)
+        running.send_signal(signal.SIGINT)
+        said = running.communicate()[1]
+        self.assertEqual(running.returncode, 130)
+        done = int(re.search(r"stopped after (\d+) texts; the same command goes on from there", said)[1])
+        self.assertIn(f"going on after {done} texts", subprocess.run(command, capture_output=True, text=True).stderr)
+        self.assertEqual(np.load(out).shape, (30_000, 96))
+
+    def test_another_model_in_the_same_folder_begins_anew(self):
+        model = reference.random_bert(self.folder / "slow", VOCABULARY, hidden=96, layers=8)
+        given, out = self.folder / "texts.txt", self.folder / "out.npy"
+        texts = self.random_texts(20_000)
+        given.write_text("\n".join(texts) + "\n")
+        command = [SLUICE, "embed", "--model", model, "--in", given, "--out", out]
+        running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        while not (self.folder / "out.npy.progress").exists(): time.sleep(0.02)
+        self.assertIn("another run is writing", subprocess.run(command, capture_output=True, text=True).stderr)
+        running.kill()
+        running.wait()
+        reference.random_bert(model, VOCABULARY, hidden=96, layers=8, seed=9)
+        self.assertNotIn("going on", subprocess.run(command, capture_output=True, text=True).stderr)
+        self.assertTrue((np.load(out)[[0, -1]] == self.vectors(model, [texts[0], texts[-1]])).all())
+
+    def test_what_is_no_regular_file_is_written_as_it_is(self):
+        pipe, target, link = (self.folder / name for name in ("pipe", "target.jsonl", "link.jsonl"))
+        os.mkfifo(pipe)
+        reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+        self.embed(self.model, "--out", pipe, texts=["a", "b"])
+        self.assertEqual(len(reader.communicate()[0].splitlines()), 2)
+        os.symlink(target, link)
+        self.embed(self.model, "--out", link, texts=["a"])
+        self.assertTrue(link.is_symlink() and target.is_file())
+        self.embed(self.model, "--out", "/dev/null", texts=["a"])
+        self.assertFalse(os.path.isfile("/dev/null"))
+
+    def test_an_output_that_is_the_input_a_folder_or_of_another_kind_is_refused(self):
+        given = self.folder / "texts.jsonl"
+        given.write_text('{"text": "a"}\n')
+        for out, said in ((given, "is the input"), (self.folder, "is a folder"), (self.folder / "x.parquet", "what is written is .npy")):
+            self.embed(self.model, "--in", given, "--out", out, code=2)
+            self.assertIn(said, self.said)
+        self.assertEqual(given.read_text(), '{"text": "a"}\n')
+
+    def test_the_text_may_be_in_another_field(self):
+        got = list(map(json.loads, self.embed(self.model, "--format", "ndjson", "--field", "body",
+                                              texts=['{"body": "gpus"}', '{"text": "a", "id": 3}'], code=1).splitlines()))
+        self.assertIn("vector", got[0])
+        self.assertIn("has no field body; it has text, id", got[1]["error"])
+
+    def test_a_pipe_is_answered_as_it_comes(self):
+        running = subprocess.Popen([SLUICE, "embed", "--model", self.model, "--in", "-"], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for i, one in enumerate(("gpus", "are"), 1):
+            running.stdin.write(one + "\n")
+            running.stdin.flush()
+            self.assertEqual(json.loads(running.stdout.readline())["line"], i)
+        running.stdin.close()
+        self.assertEqual(running.wait(), 0)
+        running.stdout.close()
+
+    def test_a_model_may_be_kept_under_a_name(self):
+        home = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state")}
+        def sluice(*arguments, code=0):
+            done = subprocess.run([SLUICE, *map(str, arguments)], input="gpus\n", capture_output=True, text=True, env=home)
+            self.assertEqual(done.returncode, code, done.stderr)
+            return done.stdout + done.stderr
+        self.assertIn("no model of that name; sluice model add", sluice("embed", "--model", "small", "--in", "-", code=1))
+        sluice("model", "add", self.model, "--name", "small")
+        by_name = json.loads(sluice("embed", "--model", "small", "--in", "-").splitlines()[0])["vector"]
+        self.assertTrue((np.array(by_name, np.float32) == self.vectors(self.model, ["gpus"])[0]).all())
+        self.assertIn("small", sluice("model", "list"))
+        self.assertIn("as they were added", sluice("model", "verify", "small"))
+        self.assertEqual(json.loads(sluice("model", "show", "small", "--json"))["files"][0]["path"], "config.json")
+        sluice("model", "remove", "small")
+        self.assertIn("No models", sluice("model", "list"))
+        self.assertIn("is a file: give the folder", sluice("embed", "--model", self.model / "config.json", "--in", "-", code=2))
 
     def test_another_input_begins_anew(self):
         given, out = self.folder / "texts.txt", self.folder / "out.jsonl"

@@ -48,7 +48,9 @@ class Embedding(Case):
                               ({"max_length": 1000}, "positions for 64"), ({"prompt_name": "q"}, "no prompt 'q'")):
             with self.assertRaisesRegex(text.ModelError, said): text.embed(["a"], model=model, **options)
         with self.assertRaises(TypeError): text.embed(["a"], model=model, depth=3)
-        with self.assertRaises(TypeError): text.embed("one text", model=model)
+        self.assertTrue((text.embed("gpus", model=model) == text.embed(["gpus"], model=model)[0]).all())
+        with self.assertRaisesRegex(TypeError, "text 1 is of type int"): text.embed(["a", 3], model=model)
+        with self.assertRaisesRegex(TypeError, "not one dict"): text.embed({"a": 1}, model=model)
         with self.assertRaisesRegex(text.ModelError, "neither model.onnx nor config.json"): text.embed(["a"], model=self.folder)
 
     def test_texts_without_an_answer_are_named_or_reported(self):
@@ -69,6 +71,8 @@ class Embedding(Case):
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         want = model.embed(TEXTS)
+        many = model.embed(TEXTS * 50)  # several blocks
+        self.assertTrue((many == np.tile(want, (50, 1))).all())
         for i, all in enumerate(made):
             for one in all: self.assertTrue((one[0] == want[i % 4]).all())
 
@@ -86,6 +90,8 @@ class Labels(Case):
             self.assertEqual(label, ["no", "yes"][int(shares.argmax())])
             self.assertAlmostEqual(score, float(shares.max()), places=5)
         self.assertEqual(opened.classify(["", "a"], errors="report")[0], None)
+        self.assertEqual([label for label, _ in opened.classify(["a"], top=2)[0]],
+                         [label for _, label in sorted(zip(-logits("a"), ["no", "yes"]))])
         with self.assertRaisesRegex(text.ModelError, "2 outputs"): text.rerank("q", ["a"], model=model)
 
     def test_rerank_sorts_passages(self):

@@ -88,7 +88,7 @@ class Classify(Case):
         self.sluice("classify", "--model", self.model("O", "B-PER", task="Token"), texts=["x"], code=1)
         self.assertIn("sluice tag", self.said)
         self.sluice("classify", "--model", reference.random_bert(self.folder / "plain", VOCABULARY), texts=["x"], code=2)
-        self.assertIn("no output 'logits', but 'last_hidden_state'", self.said)
+        self.assertIn("is an encoder without a head (an output logits): sluice embed takes it", self.said)
 
     def test_id2label_that_does_not_fit_is_named(self):
         self.sluice("classify", "--model", self.model("a", "b", id2label={"7": "x"}), texts=["x"], code=2)

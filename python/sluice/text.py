@@ -21,7 +21,7 @@ except ImportError as e:  # pragma: no cover
 
 __all__ = ["Classifier", "Embedder", "Entity", "ModelError", "Tagger", "TextError", "classify", "embed", "rerank", "tag"]
 
-_ERROR_BYTES = 1024
+_ERROR_BYTES, _BLOCK = 1024, 64
 
 Entity = collections.namedtuple("Entity", "type text begin end score")
 
@@ -69,8 +69,16 @@ def _declared(lib):
 
 
 def _listed(texts):
-    if isinstance(texts, str): raise TypeError("a list of texts is needed, not one text")
-    return [text.encode("utf-8", "surrogatepass") for text in texts]
+    if isinstance(texts, (str, bytes, dict)): raise TypeError(f"a list of texts is needed, not one {type(texts).__name__}")
+    texts = list(texts)
+    for i, text in enumerate(texts):
+        if not isinstance(text, str): raise TypeError(f"text {i} is of type {type(text).__name__}, not str")
+    return [text.encode("utf-8", "replace") for text in texts]
+
+
+def _blocks(count):
+    """Ctrl-C is seen between two blocks; what a text gives does not depend on its block."""
+    return [slice(begin, begin + _BLOCK) for begin in range(0, count, _BLOCK)] or [slice(0, 0)]
 
 
 def _passed(texts):
@@ -101,17 +109,26 @@ class _Model:
     def __exit__(self, *_): self.close()
     def __del__(self): self.close()
 
-    def _run(self, arguments, errors):
+    def _run(self, arguments):
         if not self._model: raise ModelError("the model is closed")
-        if errors not in ("raise", "report"): raise ValueError("errors is 'raise' or 'report'")
         error, report = ctypes.create_string_buffer(_ERROR_BYTES), ctypes.c_void_p()
         if self._function("run")(self._model, *arguments, ctypes.byref(report), error, _ERROR_BYTES) != 0:
             raise ModelError(error.value.decode("utf-8", "replace"))
-        try: self.last_report = json.loads(ctypes.string_at(report.value))
+        try: return json.loads(ctypes.string_at(report.value))
         finally: _library().sluice_models_free(report)
-        self.last_report["errors"] = {int(i): why for i, why in self.last_report["errors"].items()}
-        if self.last_report["errors"] and errors == "raise": raise TextError(self.last_report["errors"])
-        return self.last_report
+
+    def _run_blocks(self, count, errors, arguments):
+        """arguments: of one slice of the texts. The reports of all, as one."""
+        if errors not in ("raise", "report"): raise ValueError("errors is 'raise' or 'report'")
+        whole = {"errors": {}, "truncated": [], "entities": []}
+        for block in _blocks(count):
+            report = self._run(arguments(block))
+            whole["errors"].update((int(i) + block.start, why) for i, why in report["errors"].items())
+            whole["truncated"] += [i + block.start for i in report["truncated"]]
+            whole["entities"] += report.get("entities", [])
+        self.last_report = whole
+        if whole["errors"] and errors == "raise": raise TextError(whole["errors"])
+        return whole
 
 
 class Embedder(_Model):
@@ -126,9 +143,12 @@ class Embedder(_Model):
         self.dimensions = self._function("dimensions")(self._model)
 
     def embed(self, texts, errors="raise"):
+        """float32 [texts, dimensions]; of one str, its vector."""
+        if isinstance(texts, str): return self.embed([texts], errors)[0]
         texts = _listed(texts)
         out = numpy.empty((len(texts), self.dimensions), numpy.float32)
-        report = self._run([*_passed(texts), len(texts), out.ctypes.data], errors)
+        report = self._run_blocks(len(texts), errors, lambda block: [
+            *_passed(texts[block]), len(texts[block]), out[block].ctypes.data])
         out[list(report["errors"])] = numpy.nan
         return out
 
@@ -146,16 +166,19 @@ class Classifier(_Model):
         texts, pairs = _listed(texts), None if pairs is None else _listed(pairs)
         if pairs is not None and len(pairs) != len(texts): raise ValueError(f"{len(pairs)} second texts for {len(texts)}")
         out = numpy.empty((len(texts), len(self.labels)), numpy.float32)
-        second = (None, None) if pairs is None else _passed(pairs)
-        report = self._run([*_passed(texts), *second, len(texts), int(logits), out.ctypes.data], errors)
+        report = self._run_blocks(len(texts), errors, lambda block: [
+            *_passed(texts[block]), *((None, None) if pairs is None else _passed(pairs[block])), len(texts[block]),
+            int(logits), out[block].ctypes.data])
         out[list(report["errors"])] = numpy.nan
         return out
 
-    def classify(self, texts, pairs=None, errors="raise"):
-        """The best label of each text, with its score."""
-        scores = self.scores(texts, pairs, errors=errors)
-        return [None if i in self.last_report["errors"] else (self.labels[best], float(scores[i, best]))
-                for i, best in enumerate(scores.argmax(1))] if len(scores) else []
+    def classify(self, texts, pairs=None, top=None, errors="raise"):
+        """The best label of each text, with its score; with top, a list of so many."""
+        made = []
+        for i, scores in enumerate(self.scores(texts, pairs, errors=errors)):
+            best = [(self.labels[k], float(scores[k])) for k in numpy.argsort(-scores, kind="stable")[:top or 1]]
+            made.append(None if i in self.last_report["errors"] else best if top else best[0])
+        return made
 
     def rerank(self, query, passages, top=None, errors="raise"):
         """(index, score) of the passages, the best first."""
@@ -175,7 +198,8 @@ class Tagger(_Model):
     def tag(self, texts, words="first", errors="raise"):
         """A list of Entity for each text; offsets in code points, as Python's."""
         texts = _listed(texts)
-        report = self._run([*_passed(texts), len(texts), words.encode()], errors)
+        report = self._run_blocks(len(texts), errors, lambda block: [
+            *_passed(texts[block]), len(texts[block]), words.encode()])
         return [[Entity(**entity) for entity in entities] for entities in report["entities"]]
 
 
@@ -190,16 +214,20 @@ def _model(kind, folder, options):
 
 
 def embed(texts, model, errors="raise", **options):
+    """Vectors of texts, float32 [texts, dimensions]; of one str, its vector. Options are those of Embedder."""
     return _model(Embedder, model, options).embed(texts, errors)
 
 
-def classify(texts, model, pairs=None, errors="raise", **options):
-    return _model(Classifier, model, options).classify(texts, pairs, errors)
+def classify(texts, model, pairs=None, top=None, errors="raise", **options):
+    """(label, score) of each text, or of each text and its pair; with top, lists of so many."""
+    return _model(Classifier, model, options).classify(texts, pairs, top, errors)
 
 
 def rerank(query, passages, model, top=None, errors="raise", **options):
+    """(index, score) of the passages for a query, the best first."""
     return _model(Classifier, model, options).rerank(query, passages, top, errors)
 
 
 def tag(texts, model, words="first", errors="raise", **options):
+    """The entities of each text; words: how a word's tokens give its label (first, highest, mean)."""
     return _model(Tagger, model, options).tag(texts, words, errors)

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "models/labels.h"
+#include "models/config/labels.h"
 #include "models/text_model.h"
 
 namespace sluice::models {

@@ -10,7 +10,7 @@
 #include "base/printable.h"
 #include "engine/encoder/encoder.h"
 #include "engine/io/hf_import.h"
-#include "models/sentence_folder.h"
+#include "models/config/sentence_folder.h"
 #include "text/tokenizer.h"
 
 namespace sluice::models {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/labels.h"
+#include "models/config/labels.h"
 #include "models/text_model.h"
 
 namespace sluice::models {

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "engine/io/hf_import.h"
-#include "models/config_files.h"
+#include "models/config/config_files.h"
 
 namespace sluice::models {
 namespace {
@@ -37,10 +37,23 @@ std::int64_t length_for(const std::filesystem::path& folder, std::optional<std::
   return wanted;
 }
 
+namespace {
+
+engine::Graph graph_with(const std::string& output, const std::filesystem::path& folder) {
+  engine::Graph graph = engine::import_model(folder);
+  const bool has = std::ranges::any_of(
+      graph.outputs, [&](engine::ValueId id) { return graph[id].name == output; });
+  require(has, fmt::format("{} is an encoder without a head (an output {}): sluice embed takes it",
+                           folder.string(), output));
+  return graph;
+}
+
+}  // namespace
+
 TextModel::TextModel(const std::filesystem::path& folder, compute::Workers& workers,
                      const Options& options)
     : workers_(workers),
-      encoder_(engine::import_model(folder), workers,
+      encoder_(graph_with(options.output, folder), workers,
                {.max_length = length_for(folder, options.max_length), .output = options.output}),
       tokenizer_(text::Tokenizer::open(folder)) {
   require_tokenizer(tokenizer_, encoder_, folder);

@@ -180,10 +180,15 @@ int model_test(Args args, Io& io) {
 }
 
 constexpr Action kActions[] = {
+    {"add", "keep a copy of a model's folder under a name", model_add},
     {"inspect", "show inputs, operators, parameters, FLOPs, memory and kernels of a model",
      model_inspect},
+    {"list", "list the models that are kept", model_list},
     {"operators", "list every operator with its versions and types", model_operators},
+    {"remove", "remove a model that is kept", model_remove},
+    {"show", "show a kept model's source, license and files", model_show},
     {"test", "run the ONNX conformance tests", model_test},
+    {"verify", "compare a kept model's files with their hashes", model_verify},
 };
 
 }  // namespace

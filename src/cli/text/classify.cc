@@ -12,6 +12,7 @@
 #include "base/printable.h"
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
+#include "cli/common/model_names.h"
 #include "cli/text/text_lines.h"
 #include "cli/text/text_task.h"
 #include "models/classifier.h"
@@ -112,7 +113,7 @@ int rerank_texts(const RerankFlags& flags, Io& io) {
   const TextFormat format = flags.format.empty()       ? format_of_texts(flags.input)
                             : flags.format == "ndjson" ? TextFormat::ndjson
                                                        : TextFormat::lines;
-  constexpr std::size_t kBatch = 256;
+  constexpr std::size_t kBatch = 64;
   std::vector<Passage> best;
   std::vector<TextItem> batch;
   bool failed = false;
@@ -162,6 +163,7 @@ int classify(Args args, Io& io) {
   app.add_flag("--all", flags.all, "all labels");
   app.add_flag("--logits", flags.logits, "the model's own numbers instead of probabilities");
   if (!parse(app, args, io, kClassifyExamples)) return 0;
+  flags.model = model_folder(flags.model, io);
   return ClassifyTask(flags).run_all(io);
 }
 
@@ -190,6 +192,7 @@ int rerank(Args args, Io& io) {
       ->check(CLI::Range(0, 1024));
   app.add_flag("--json", flags.json, "print a JSON object a line");
   if (!parse(app, args, io, kRerankExamples)) return 0;
+  flags.model = model_folder(flags.model, io);
   return rerank_texts(flags, io);
 }
 

@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <limits>
+#include <ostream>
 
+#include "base/printable.h"
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
+#include "cli/common/model_names.h"
 #include "cli/text/text_task.h"
 #include "models/embedder.h"
 
@@ -22,14 +26,15 @@ constexpr std::string_view kEmbedExamples =
 struct EmbedFlags : TextTaskFlags {
   std::string pooling;
   models::EmbedOptions options;
-  bool no_normalize = false;
+  bool normalize = false, no_normalize = false;
 };
 
 models::EmbedOptions options_of(const EmbedFlags& flags) {
   models::EmbedOptions options = flags.options;
   if (flags.max_length > 0) options.max_length = flags.max_length;
   if (!flags.pooling.empty()) options.pooling = kernels::token_pooling_named(flags.pooling);
-  if (flags.no_normalize) options.normalize = false;
+  if (flags.pooling == "cls") options.pooling = kernels::TokenPooling::first;
+  if (flags.normalize || flags.no_normalize) options.normalize = flags.normalize;
   return options;
 }
 
@@ -62,6 +67,7 @@ class EmbedTask final : public TextTask {
     if (!as_rows_) return TextTask::error_answer(line, error);
     return row(std::vector<float>(embedder_.dimensions(), std::numeric_limits<float>::quiet_NaN()));
   }
+  bool writes_npy() const override { return true; }
   std::int64_t longest() const override { return embedder_.max_length(); }
   Json options() const override {
     return {{"dimensions", embedder_.dimensions()},
@@ -93,9 +99,17 @@ int embed(Args args, Io& io) {
   app.add_option("--prompt-name", flags.options.prompt_name, "a prompt that the model's folder has")
       ->excludes("--prompt");
   app.add_option("--pooling", flags.pooling, "of the tokens, instead of what the folder says")
-      ->check(CLI::IsMember({"mean", "first", "last", "sum"}));
-  app.add_flag("--no-normalize", flags.no_normalize, "leave the vectors' lengths as they are");
+      ->check(CLI::IsMember({"mean", "cls", "first", "last", "sum"}));
+  auto* const normalize = app.add_flag("--normalize", flags.normalize, "vectors of length 1");
+  app.add_flag("--no-normalize", flags.no_normalize, "leave the vectors' lengths as they are")
+      ->excludes(normalize);
   if (!parse(app, args, io, kEmbedExamples)) return 0;
+  flags.model = model_folder(flags.model, io);
+  std::error_code error;
+  if (!std::filesystem::exists(flags.model + "/modules.json", error) && flags.pooling.empty())
+    io.err << "sluice: " << printable(flags.model)
+           << " has no modules.json: its tokens are pooled by their mean (--pooling), and vectors "
+              "are not normalized (--normalize)\n";
   return EmbedTask(flags).run_all(io);
 }
 

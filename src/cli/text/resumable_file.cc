@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,7 +33,8 @@ ResumableFile::ResumableFile(fs::path out, Json key)
     std::error_code ignored;  // opening the file reports it
     fs::create_directories(out_.parent_path(), ignored);
   }
-  if (!resume()) open_at(0);
+  open_locked();
+  if (!resume()) cut(0);
 }
 
 ResumableFile::~ResumableFile() {
@@ -55,7 +57,7 @@ bool ResumableFile::resume() {
     std::error_code error;
     if (progress.at("key") != key_ || fs::file_size(partial_, error) < size || error) return false;
     state_ = progress.at("state");
-    open_at(size);
+    cut(size);
     return true;
   } catch (const Error&) {
     return false;
@@ -64,9 +66,14 @@ bool ResumableFile::resume() {
   }
 }
 
-void ResumableFile::open_at(std::uint64_t size) {
+void ResumableFile::open_locked() {
   fd_ = open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (fd_ < 0) fail("write");
+  if (flock(fd_, LOCK_EX | LOCK_NB) != 0)
+    throw Error(Code::unavailable, fmt::format("another run is writing {}", out_.string()));
+}
+
+void ResumableFile::cut(std::uint64_t size) {
   if (ftruncate(fd_, static_cast<off_t>(size)) != 0) fail("cut");
   size_ = size;
 }

@@ -14,7 +14,7 @@ class ResumableFile {
   using Json = nlohmann::ordered_json;
 
   // Goes on with what an earlier run with an equal `key` wrote, else begins anew. Throws
-  // unavailable if it cannot be written.
+  // unavailable if it cannot be written, or another run is writing it.
   ResumableFile(std::filesystem::path out, Json key);
   ~ResumableFile();
   ResumableFile(const ResumableFile&) = delete;
@@ -32,7 +32,8 @@ class ResumableFile {
 
  private:
   bool resume();
-  void open_at(std::uint64_t size);
+  void open_locked();
+  void cut(std::uint64_t size);
   [[noreturn]] void fail(std::string_view what) const;
 
   const std::filesystem::path out_, partial_, progress_;

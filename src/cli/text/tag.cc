@@ -3,6 +3,7 @@
 
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
+#include "cli/common/model_names.h"
 #include "cli/text/text_task.h"
 #include "models/tagger.h"
 
@@ -64,6 +65,7 @@ int tag(Args args, Io& io) {
                  "how a word's tokens give its label: first (default), highest, mean")
       ->check(CLI::IsMember({"first", "highest", "mean"}));
   if (!parse(app, args, io, kTagExamples)) return 0;
+  flags.model = model_folder(flags.model, io);
   return TagTask(flags).run_all(io);
 }
 

@@ -2,11 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <istream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -19,14 +20,20 @@ constexpr std::size_t kBlockBytes = 1 << 20;
 
 std::string text_of(const Json& object, std::string_view field) {
   const auto found = object.find(std::string(field));
-  require(found != object.end(), fmt::format("has no field {}", field));
+  if (found == object.end()) {
+    std::string known;
+    for (const auto& [name, value] : object.items())
+      if (known.size() < 100) known += (known.empty() ? "" : ", ") + name;
+    require(false,
+            fmt::format("has no field {}{}", field, known.empty() ? "" : "; it has " + known));
+  }
   require(found->is_string(), fmt::format("the field {} is not a text", field));
   return found->get<std::string>();
 }
 
-void read_json(std::string_view line, bool pairs, TextItem& item) {
+void read_json(std::string_view line, bool pairs, const std::string& field, TextItem& item) {
   const Json object = parse_json_object(line, "the line", R"({"text": "..."})");
-  std::string text = text_of(object, "text");
+  std::string text = text_of(object, field);
   if (pairs) item.pair = text_of(object, "pair");
   item.text = std::move(text);
 }
@@ -42,6 +49,10 @@ void read_plain(std::string_view line, bool pairs, TextItem& item) {
 
 LineReader::LineReader(const std::string& path, std::istream& in)
     : name_(path == "-" ? "stdin" : path) {
+  if (path == "-" && &in == &std::cin) {
+    file_ = dup(STDIN_FILENO);  // as it comes, where a stream waits for a whole block
+    if (file_ >= 0) return;
+  }
   if (path == "-") {
     in_ = &in;
     return;
@@ -64,6 +75,12 @@ void LineReader::go_to(std::uint64_t offset, std::size_t number) {
   at_ = 0;
   read_ = offset;
   number_ = number;
+}
+
+bool LineReader::would_wait() const {
+  if (in_ != nullptr || at_end_ || buffer_.find('\n', at_) != buffer_.npos) return false;
+  pollfd asked{.fd = file_, .events = POLLIN, .revents = 0};
+  return poll(&asked, 1, 0) == 0;
 }
 
 bool LineReader::fill() {
@@ -114,12 +131,14 @@ TextFormat format_of_texts(const std::string& path) {
                                                                : TextFormat::lines;
 }
 
-TextItem text_item(std::string_view line, const LineReader& lines, TextFormat format, bool pairs) {
+TextItem text_item(std::string_view line, const LineReader& lines, TextFormat format, bool pairs,
+                   const std::string& field) {
   TextItem item{.line = lines.number(), .text = {}, .pair = {}, .error = {}};
   try {
     require(!lines.too_long(),
             fmt::format("the line has more than {} MiB", LineReader::kMaxLineBytes >> 20));
-    format == TextFormat::ndjson ? read_json(line, pairs, item) : read_plain(line, pairs, item);
+    format == TextFormat::ndjson ? read_json(line, pairs, field, item)
+                                 : read_plain(line, pairs, item);
   } catch (const Error& e) {
     item.error = fmt::format("{}:{}: {}", lines.name(), item.line, e.reason());
   }

@@ -28,6 +28,8 @@ class LineReader {
   void go_to(std::uint64_t offset, std::size_t number);
   // False at the end. The line is valid until the next call.
   bool next(std::string_view& line);
+  // Whether next() would wait for a pipe or a terminal.
+  bool would_wait() const;
   std::uint64_t offset() const noexcept { return read_ - (buffer_.size() - at_); }  // behind it
   bool too_long() const noexcept { return too_long_; }  // the line is cut
   std::size_t number() const noexcept { return number_; }
@@ -57,8 +59,9 @@ struct TextItem {
   std::string error;  // what is wrong with the line; the texts are empty then
 };
 
-// The texts of a line: {"text": ..., "pair": ...}, or with `pairs` two texts with a tab between
-// them. Errors name the line and the field.
-TextItem text_item(std::string_view line, const LineReader& lines, TextFormat format, bool pairs);
+// The texts of a line: {"text": ..., "pair": ...}, the first under `field`; or with `pairs` two
+// texts with a tab between them. Errors name the line and the field.
+TextItem text_item(std::string_view line, const LineReader& lines, TextFormat format, bool pairs,
+                   const std::string& field = "text");
 
 }  // namespace sluice::cli

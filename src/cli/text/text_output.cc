@@ -1,5 +1,7 @@
 #include "cli/text/text_output.h"
 
+#include <fstream>
+
 #include "base/error.h"
 #include "formats/npy/npy_header.h"
 
@@ -18,6 +20,21 @@ class ToStream final : public TextOutput {
 
  private:
   std::ostream& out_;
+};
+
+class ToSpecial final : public TextOutput {
+ public:
+  explicit ToSpecial(const std::string& file) : out_(file, std::ios::binary), to_(out_) {
+    if (!out_) throw Error(Code::unavailable, "cannot write " + file);
+  }
+
+  void add(std::string_view bytes) override { to_.add(bytes); }
+  void save(const Json& state) override { to_.save(state); }
+  void finish() override { to_.finish(); }
+
+ private:
+  std::ofstream out_;
+  ToStream to_;
 };
 
 class ToFile : public TextOutput {
@@ -87,6 +104,9 @@ const TextOutput::Json& TextOutput::state() const {
 }
 
 std::unique_ptr<TextOutput> output_to(std::ostream& out) { return std::make_unique<ToStream>(out); }
+std::unique_ptr<TextOutput> output_to_special(const std::string& file) {
+  return std::make_unique<ToSpecial>(file);
+}
 std::unique_ptr<TextOutput> output_to_file(const std::string& file, const TextOutput::Json& key) {
   return std::make_unique<ToFile>(file, key);
 }

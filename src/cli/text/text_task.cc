@@ -1,10 +1,13 @@
 #include "cli/text/text_task.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
 #include <ostream>
 
 #include "base/clock.h"
@@ -13,9 +16,12 @@
 #include "cli/common/checks.h"
 #include "cli/common/progress.h"
 #include "cli/text/text_lines.h"
+#include "engine/io/model_stamp.h"
 
 namespace sluice::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::string stamp_of(const std::string& path) {
   struct stat file {};
@@ -31,6 +37,63 @@ std::uint64_t size_of(const std::string& path) {
              ? static_cast<std::uint64_t>(file.st_size)
              : 0;
 }
+
+// What a model's answers depend on.
+std::string stamp_of_model(const fs::path& folder) {
+  std::string stamp = engine::model_version(folder);
+  for (const char* file : {"tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model",
+                           "tokenizer.model", "spm.model", "tokenizer_config.json"})
+    stamp += " " + stamp_of((folder / file).string());
+  return stamp;
+}
+
+// Throws invalid_argument for an output that is the input, or of a kind that is not written.
+void check_output(const std::string& out, const std::string& input, bool npy) {
+  if (out == "-") return;
+  std::error_code error;
+  require(!fs::equivalent(out, input, error), out + " is the input: give another --out");
+  require(!fs::is_directory(out, error), out + " is a folder: give a file");
+  if (fs::exists(out, error) && !fs::is_regular_file(out, error)) {
+    require(!out.ends_with(".npy"), out + " is no regular file, which .npy needs");
+    return;
+  }
+  const std::string end = fs::path(out).extension().string();
+  require(end == ".jsonl" || end == ".ndjson" || end == ".json" || (npy && end == ".npy"),
+          out + ": what is written is " + (npy ? ".npy, or " : "") + "JSON a line: .jsonl");
+}
+
+// What a link leads to, also where that is not there yet: the link stays one.
+fs::path target_of(fs::path path) {
+  std::error_code error;
+  for (int links = 0; links < 8 && fs::is_symlink(path, error); ++links)
+    path = path.parent_path() / fs::read_symlink(path, error);
+  return path;
+}
+
+// Ctrl-C ends a run in good order; the second time at once.
+std::atomic<bool> interrupted = false;
+
+class Interrupts {
+ public:
+  Interrupts() {
+    interrupted = false;
+    struct sigaction action {};
+    action.sa_handler = [](int) { interrupted = true; };
+    action.sa_flags = SA_RESETHAND;
+    sigaction(SIGINT, &action, &int_);
+    sigaction(SIGTERM, &action, &term_);
+  }
+  ~Interrupts() {
+    sigaction(SIGINT, &int_, nullptr);
+    sigaction(SIGTERM, &term_, nullptr);
+  }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+ private:
+  struct sigaction int_ {
+  }, term_{};
+};
 
 }  // namespace
 
@@ -48,15 +111,19 @@ class TextTask::Run {
         progress_(io.err) {}
 
   int run() {
+    check_output(flags_.out, flags_.input, task_.writes_npy());
     output_ = open_output();
     resume();
+    const Interrupts handled;
     start_ = saved_ = Steady::now();
     std::string_view line;
-    while (lines_.next(line)) {
-      batch_.push_back(text_item(line, lines_, format_, flags_.pair));
+    while (!interrupted && lines_.next(line)) {
+      batch_.push_back(text_item(line, lines_, format_, flags_.pair, flags_.field));
       batch_bytes_ += batch_.back().text.size();
-      if (batch_.size() >= kBatchTexts || batch_bytes_ >= kBatchBytes) run_batch();
+      if (batch_.size() >= batch_texts_ || batch_bytes_ >= kBatchBytes || lines_.would_wait())
+        run_batch();
     }
+    if (interrupted) return stop();
     run_batch();
     output_->finish();
     report();
@@ -64,20 +131,41 @@ class TextTask::Run {
   }
 
  private:
-  static constexpr std::size_t kBatchTexts = 256, kBatchBytes = std::size_t{4} << 20;
-  static constexpr double kSaveEach_s = 1;
+  // A batch takes about half a second: what an end without notice loses, and how often the bar
+  // moves.
+  static constexpr std::size_t kMinTexts = 16, kMaxTexts = 4096, kBatchBytes = std::size_t{4} << 20;
+  static constexpr double kBatch_s = 0.5, kSaveEach_s = 1;
+  static constexpr int kInterrupted = 130;
+
+  // What is done is kept.
+  int stop() {
+    const bool goes_on = flags_.out != "-" && input_bytes_ > 0;
+    if (goes_on) save();
+    io_.err << fmt::format("sluice: stopped after {} texts{}\n", texts_,
+                           goes_on ? "; the same command goes on from there" : "");
+    return kInterrupted;
+  }
 
   // What must be equal for a run to go on with what another wrote. A pipe cannot be read again.
   Json key() const {
     if (input_bytes_ == 0 || flags_.fresh) return Steady::now().time_since_epoch().count();
-    return {{"input", flags_.input},         {"input_file", stamp_of(flags_.input)},
-            {"format", flags_.format},       {"pair", flags_.pair},
-            {"model", flags_.model},         {"model_folder", stamp_of(flags_.model)},
-            {"max_length", task_.longest()}, {"options", task_.options()}};
+    return {{"input", flags_.input},
+            {"input_file", stamp_of(flags_.input)},
+            {"format", flags_.format},
+            {"pair", flags_.pair},
+            {"field", flags_.field},
+            {"model", flags_.model},
+            {"model_files", stamp_of_model(flags_.model)},
+            {"max_length", task_.longest()},
+            {"options", task_.options()}};
   }
 
   std::unique_ptr<TextOutput> open_output() const {
-    return flags_.out == "-" ? output_to(io_.out) : task_.open_file(flags_.out, key());
+    if (flags_.out == "-") return output_to(io_.out);
+    std::error_code error;
+    if (fs::exists(flags_.out, error) && !fs::is_regular_file(flags_.out, error))
+      return output_to_special(flags_.out);
+    return task_.open_file(target_of(flags_.out).string(), key());
   }
 
   void resume() {
@@ -111,7 +199,11 @@ class TextTask::Run {
            {batch_[i].text, pair ? std::optional<std::string_view>(*pair) : std::nullopt}});
       where.push_back(i);
     }
+    const Instant begin = Steady::now();
     Batch made = task_.run(items);
+    const double took = seconds_between(begin, Steady::now());
+    if (took < kBatch_s / 2) batch_texts_ = std::min(kMaxTexts, 2 * batch_texts_);
+    if (took > 2 * kBatch_s) batch_texts_ = std::max(kMinTexts, batch_texts_ / 2);
     for (const models::TextError& error : made.errors) {
       TextItem& item = batch_[where[error.text]];
       item.error = fmt::format("{}:{}: {}", lines_.name(), item.line, error.reason);
@@ -127,7 +219,7 @@ class TextTask::Run {
     batch_.clear();
     batch_bytes_ = 0;
     show();
-    if (seconds_between(saved_, Steady::now()) > kSaveEach_s) save();
+    if (flags_.out == "-" || seconds_between(saved_, Steady::now()) > kSaveEach_s) save();
   }
 
   void write(const TextItem& item, const std::string* answer) {
@@ -162,10 +254,8 @@ class TextTask::Run {
       io_.err << fmt::format("{} texts in {:.2f} s ({:.1f} a second): {}\n", texts_, seconds,
                              rate(), flags_.out);
     if (truncated_ > 0)
-      io_.err << fmt::format(
-          "sluice: {} of {} texts have more than {} tokens; the rest of them did not count "
-          "(--max-length)\n",
-          truncated_, texts_, task_.longest());
+      io_.err << fmt::format("sluice: {} of {} texts were cut to {} tokens (--max-length)\n",
+                             truncated_, texts_, task_.longest());
     if (failed_ > 0) io_.err << fmt::format("sluice: {} of {} texts failed\n", failed_, texts_);
   }
 
@@ -178,7 +268,7 @@ class TextTask::Run {
   Progress progress_;
   std::unique_ptr<TextOutput> output_;
   std::vector<TextItem> batch_;
-  std::size_t batch_bytes_ = 0;
+  std::size_t batch_bytes_ = 0, batch_texts_ = 2 * kMinTexts;
   std::size_t texts_ = 0, failed_ = 0, truncated_ = 0, resumed_ = 0;
   Instant start_{}, saved_{};
 };
@@ -196,8 +286,9 @@ std::string TextTask::error_answer(std::size_t line, const std::string& error) c
 }
 
 void add_text_task_flags(CLI::App& app, TextTaskFlags& flags, std::string out_help) {
-  app.add_option("--model,-m", flags.model, "a folder with a model and its tokenizer")
-      ->type_name("FOLDER")
+  app.add_option("--model,-m", flags.model,
+                 "a folder with a model and its tokenizer, or a kept model's name")
+      ->type_name("MODEL")
       ->required()
       ->check(not_empty("a model folder"));
   app.add_option("--in,-i", flags.input, "texts, one a line; .ndjson: objects with text; -: stdin")
@@ -209,6 +300,8 @@ void add_text_task_flags(CLI::App& app, TextTaskFlags& flags, std::string out_he
       ->check(not_empty("a file, or - for stdout"));
   app.add_option("--format", flags.format, "of the input, whatever its name")
       ->check(CLI::IsMember({"lines", "ndjson"}));
+  app.add_option("--field", flags.field, "of .ndjson, that holds the text (text)")
+      ->check(not_empty("a field's name"));
   app.add_option("--max-length", flags.max_length, "cut texts to so many tokens")
       ->check(CLI::Range(2, 1 << 20));
   app.add_flag("--fresh", flags.fresh, "begin anew, whatever an earlier run wrote");

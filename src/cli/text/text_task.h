@@ -19,6 +19,7 @@ struct TextTaskFlags {
   std::string model, input, out = "-", format;
   std::int64_t max_length = 0;  // 0: what the model's folder says
   int threads = 0;
+  std::string field = "text";
   bool pair = false, fresh = false, json = false;
 };
 
@@ -49,6 +50,7 @@ class TextTask {
   virtual std::string error_answer(std::size_t line, const std::string& error) const;
   virtual std::int64_t longest() const = 0;  // tokens that count
   virtual Json options() const = 0;          // that change what is written
+  virtual bool writes_npy() const { return false; }
   virtual std::unique_ptr<TextOutput> open_file(const std::string& file, const Json& key) const {
     return output_to_file(file, key);
   }

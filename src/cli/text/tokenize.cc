@@ -218,11 +218,11 @@ class TokenizeRun {
 };
 
 void add_flags(CLI::App& app, TokenizeFlags& flags) {
-  app.add_option("--model", flags.model, "folder or file of the tokenizer")
+  app.add_option("--model,-m", flags.model, "folder or file of the tokenizer")
       ->type_name("PATH")
       ->required()
       ->check(not_empty("a folder or a tokenizer file"));
-  app.add_option("--in", flags.input, "texts, one a line; .ndjson: objects with text; -: stdin")
+  app.add_option("--in,-i", flags.input, "texts, one a line; .ndjson: objects with text; -: stdin")
       ->type_name("FILE")
       ->required()
       ->check(not_empty("a file, or - for stdin"));

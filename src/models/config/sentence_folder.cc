@@ -1,4 +1,4 @@
-#include "models/sentence_folder.h"
+#include "models/config/sentence_folder.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "base/printable.h"
 #include "formats/map.h"
 #include "formats/safetensors/safetensors.h"
-#include "models/config_files.h"
+#include "models/config/config_files.h"
 
 namespace sluice::models {
 namespace {

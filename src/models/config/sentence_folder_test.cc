@@ -1,4 +1,4 @@
-#include "models/sentence_folder.h"
+#include "models/config/sentence_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

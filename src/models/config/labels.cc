@@ -1,4 +1,4 @@
-#include "models/labels.h"
+#include "models/config/labels.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "models/config_files.h"
+#include "models/config/config_files.h"
 
 namespace sluice::models {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/reduce/pool_tokens.h"
-#include "models/dense.h"
+#include "models/config/dense.h"
 
 namespace sluice::models {
 

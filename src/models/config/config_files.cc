@@ -1,4 +1,4 @@
-#include "models/config_files.h"
+#include "models/config/config_files.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "models/dense.h"
+#include "models/config/dense.h"
 
 #include <cmath>
 #include <numbers>
