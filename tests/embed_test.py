@@ -159,6 +159,11 @@ class Command(Case):
         r = random.Random(seed)
         return [" ".join("".join(r.choices(LETTERS, k=r.randrange(1, 5))) for _ in range(r.randrange(1, 14))) for _ in range(count)]
 
+    def wait_for_progress(self, running):
+        while not (self.folder / "out.npy.progress").exists():
+            self.assertIsNone(running.poll(), "not long enough to be ended")
+            time.sleep(0.02)
+
     def test_a_text_has_the_same_bits_in_any_order_batch_and_number_of_threads(self):
         texts = self.random_texts(700)
         whole = self.vectors(self.model, texts)
@@ -193,7 +198,7 @@ class Command(Case):
 
     def test_a_killed_run_goes_on_where_it_was(self):
         model = reference.random_bert(self.folder / "slow", VOCABULARY, hidden=96, layers=8)
-        texts = self.random_texts(100_000)
+        texts = self.random_texts(160_000)
         given, out = self.folder / "texts.txt", self.folder / "out.npy"
         given.write_text("\n".join(texts) + "\n")
         command = [SLUICE, "embed", "--model", model, "--in", given, "--out", out, "--threads", "2"]
@@ -210,31 +215,31 @@ class Command(Case):
         self.assertEqual(resumed, 2)
         made = np.load(out)
         self.assertEqual(made.shape, (len(texts), 96))
-        some = [0, 1, 50_000, len(texts) - 1, *random.Random(1).sample(range(len(texts)), 200)]
+        some = [0, 1, 80_000, len(texts) - 1, *random.Random(1).sample(range(len(texts)), 200)]
         self.assertTrue((made[some] == self.vectors(model, [texts[i] for i in some])).all())
 
     def test_ctrl_c_keeps_what_is_done_and_says_so(self):
         model = reference.random_bert(self.folder / "slow", VOCABULARY, hidden=96, layers=8)
         given, out = self.folder / "texts.txt", self.folder / "out.npy"
-        given.write_text("\n".join(self.random_texts(30_000)) + "\n")
+        given.write_text("\n".join(self.random_texts(60_000)) + "\n")
         command = [SLUICE, "embed", "--model", model, "--in", given, "--out", out]
         running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        while not (self.folder / "out.npy.progress").exists(): time.sleep(0.02)
+        self.wait_for_progress(running)
         running.send_signal(signal.SIGINT)
         said = running.communicate()[1]
         self.assertEqual(running.returncode, 130)
         done = int(re.search(r"stopped after (\d+) texts; the same command goes on from there", said)[1])
         self.assertIn(f"going on after {done} texts", subprocess.run(command, capture_output=True, text=True).stderr)
-        self.assertEqual(np.load(out).shape, (30_000, 96))
+        self.assertEqual(np.load(out).shape, (60_000, 96))
 
     def test_another_model_in_the_same_folder_begins_anew(self):
         model = reference.random_bert(self.folder / "slow", VOCABULARY, hidden=96, layers=8)
         given, out = self.folder / "texts.txt", self.folder / "out.npy"
-        texts = self.random_texts(20_000)
+        texts = self.random_texts(60_000)
         given.write_text("\n".join(texts) + "\n")
         command = [SLUICE, "embed", "--model", model, "--in", given, "--out", out]
         running = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        while not (self.folder / "out.npy.progress").exists(): time.sleep(0.02)
+        self.wait_for_progress(running)
         self.assertIn("another run is writing", subprocess.run(command, capture_output=True, text=True).stderr)
         running.kill()
         running.wait()

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "engine/io/hf_import.h"
@@ -94,6 +95,8 @@ TextModel::Result TextModel::run(std::span<const Text> texts) const {
     ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
     if (encoder_.graph().token_types() > 0)
       type_ids.insert(type_ids.end(), encoding.type_ids.begin(), encoding.type_ids.end());
+    require(ids.size() <= std::numeric_limits<std::int32_t>::max(),
+            "more than 2^31 tokens in one call");
     result.cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
     if (truncated[i] != 0) result.truncated.push_back(i);
   }

@@ -98,6 +98,8 @@ PackedGraph::PackedGraph(const Graph& model, const EncoderOptions& options,
     refuse("output " + in_quotes(graph_[graph_.outputs[0]].name) +
            " is not one row for each token or sequence");
   width_ = output[output.rank() - 1];
+  if (width_ == 0)
+    refuse("output " + in_quotes(graph_[graph_.outputs[0]].name) + " has no columns");
 }
 
 // Returns the name of the mask.
