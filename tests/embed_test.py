@@ -94,6 +94,13 @@ class Folders(Case):
         for vector, text in zip(self.vectors(model, TEXTS, "--dimensions", 5), TEXTS):
             np.testing.assert_allclose(vector, unit(dense(text)[:5]), atol=2e-6)
 
+    def test_results_of_dense_layers_that_are_not_finite_are_errors(self):
+        model = self.sentence_folder(("Pooling", "1_Pooling", {"pooling_mode_mean_tokens": True}),
+                                     ("Dense", "2_Dense", {"activation_function": "torch.nn.modules.activation.ReLU"}))
+        weight = np.full((4, 32), np.nan, "f4")
+        reference.write_safetensors(model / "2_Dense" / "model.safetensors", {"linear.weight": weight})
+        self.assertIn("not finite", json.loads(self.embed(model, texts=["a"], code=1))["error"])
+
     def test_prompts_of_the_folder_by_name_by_default_and_given(self):
         pooling = ("Pooling", "1_Pooling", {"pooling_mode_mean_tokens": True})
         model = self.sentence_folder(pooling, config_sentence_transformers={"prompts": {"query": "query: ", "other": "x"},
@@ -262,6 +269,10 @@ class Command(Case):
     def test_an_output_that_is_the_input_a_folder_or_of_another_kind_is_refused(self):
         given = self.folder / "texts.jsonl"
         given.write_text('{"text": "a"}\n')
+        partial = self.folder / "y.jsonl.partial"
+        partial.write_text("a\n")
+        self.embed(self.model, "--in", partial, "--format", "lines", "--out", self.folder / "y.jsonl", code=2)
+        self.assertEqual(partial.read_text(), "a\n")
         for out, said in ((given, "is the input"), (self.folder, "is a folder"), (self.folder / "x.parquet", "what is written is .npy")):
             self.embed(self.model, "--in", given, "--out", out, code=2)
             self.assertIn(said, self.said)

@@ -64,6 +64,21 @@ class Embedding(Case):
             self.assertEqual(list(np.isnan(made).all(1)), [False, True, False])
         with self.assertRaisesRegex(text.ModelError, "closed"): opened.embed(["a"])
 
+    def test_a_forked_child_ends_and_opens_its_own(self):
+        model = self.bert()
+        opened = text.Embedder(model, threads=2)
+        want = text.embed(["gpus"], model=model)
+        child = os.fork()
+        if child == 0:
+            ok = False
+            try:
+                try: opened.embed(["a"])
+                except text.ModelError as e: ok = "before a fork" in str(e)
+                ok = ok and (text.embed(["gpus"], model=model) == want).all()
+                opened.close()
+            finally: os._exit(0 if ok else 1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
     def test_threads_share_a_model(self):
         model, made = text.Embedder(self.bert(), threads=2), [None] * 6
         def run(i): made[i] = [model.embed(TEXTS[i % 4:i % 4 + 1]) for _ in range(30)]
@@ -71,6 +86,17 @@ class Embedding(Case):
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         want = model.embed(TEXTS)
+        with self.subTest("entities and labels of each call"):
+            tagger = text.Tagger(self.bert("tags", task="Token", labels=("B-A", "I-A", "O")), threads=1)
+            alone = [tagger.tag([one])[0] for one in TEXTS]
+            wrong = []
+            def tag(i):
+                for _ in range(200):
+                    if tagger.tag([TEXTS[i % 4]])[0] != alone[i % 4]: wrong.append(i)
+            threads = [threading.Thread(target=tag, args=(i,)) for i in range(4)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            self.assertEqual(wrong, [])
         many = model.embed(TEXTS * 50)  # several blocks
         self.assertTrue((many == np.tile(want, (50, 1))).all())
         for i, all in enumerate(made):

@@ -95,6 +95,21 @@ class Classify(Case):
         self.assertIn("id2label has '7', and the model 2 outputs", self.said)
 
 
+class Long(Case):
+    def test_a_pair_of_long_texts_takes_memory_in_proportion(self):
+        model = self.model("no", "yes")
+        text = "a b c d e f g h " * 20_000
+        done = subprocess.run(["bash", "-c", 'ulimit -v 3000000; exec "$@"', "-", SLUICE, "classify", "--model", model, "--pair", "--in", "-",
+                               "--threads", "1"], input=f"{text}\t{text}\na\tb\n", capture_output=True, text=True)
+        self.assertEqual((done.returncode, len(done.stdout.splitlines())), (0, 2), done.stderr)
+
+    def test_threads_that_cannot_start_are_an_error(self):
+        done = subprocess.run(["bash", "-c", 'ulimit -v 3000000; exec "$@"', "-", SLUICE, "classify", "--model", self.model("a", "b"),
+                               "--in", "-", "--threads", "1024"], input="a\n", capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("give fewer", done.stderr)
+
+
 class Rerank(Case):
     def test_passages_are_sorted_by_the_reference_s_scores(self):
         model = self.model("relevance")

@@ -12,7 +12,7 @@ process, and Embedder, Classifier and Tagger are models that close earlier. A te
 answered (it is empty, say) raises TextError, which names it; with errors="report" its vector is NaN,
 its label None, and the model's `last_report` says why.
 """
-import collections, ctypes, functools, json, os, pathlib
+import collections, ctypes, functools, json, os, pathlib, threading
 
 try:
     import numpy
@@ -92,7 +92,8 @@ class _Model:
     _kind = _model = None
 
     def __init__(self, folder, options, threads):
-        self.last_report = {}
+        self.last_report = {}  # of the call that ended last, in whichever thread
+        self._process, self._calls, self._idle = os.getpid(), 0, threading.Condition()
         error = ctypes.create_string_buffer(_ERROR_BYTES)
         given = json.dumps({name: value for name, value in options.items() if value is not None})
         self._model = self._function("open")(os.fspath(folder).encode(), given.encode(), threads, error, _ERROR_BYTES)
@@ -102,15 +103,32 @@ class _Model:
         return getattr(_library(), f"sluice_{self._kind}_{name}")
 
     def close(self):
-        if self._model: self._function("close")(self._model)
-        self._model = None
+        """Waits for calls of other threads. After a fork the child leaves the model to its parent."""
+        if not self._model: return
+        if self._process != os.getpid():
+            self._model = None
+            return
+        with self._idle:
+            self._idle.wait_for(lambda: self._calls == 0)
+            model, self._model = self._model, None
+        if model: self._function("close")(model)
 
     def __enter__(self): return self
     def __exit__(self, *_): self.close()
     def __del__(self): self.close()
 
     def _run(self, arguments):
-        if not self._model: raise ModelError("the model is closed")
+        if self._process != os.getpid(): raise ModelError("the model was opened before a fork: open it in the child")
+        with self._idle:
+            if not self._model: raise ModelError("the model is closed")
+            self._calls += 1
+        try: return self._run_open(arguments)
+        finally:
+            with self._idle:
+                self._calls -= 1
+                self._idle.notify_all()
+
+    def _run_open(self, arguments):
         error, report = ctypes.create_string_buffer(_ERROR_BYTES), ctypes.c_void_p()
         if self._function("run")(self._model, *arguments, ctypes.byref(report), error, _ERROR_BYTES) != 0:
             raise ModelError(error.value.decode("utf-8", "replace"))
@@ -161,8 +179,8 @@ class Classifier(_Model):
         said = json.loads(self._function("labels")(self._model))
         self.labels, self.problem = said["names"], said["problem"]
 
-    def scores(self, texts, pairs=None, logits=False, errors="raise"):
-        """float32 [texts, labels]."""
+    def scores(self, texts, pairs=None, logits=False, errors="raise", with_errors=False):
+        """float32 [texts, labels]; with_errors, also the errors by index."""
         texts, pairs = _listed(texts), None if pairs is None else _listed(pairs)
         if pairs is not None and len(pairs) != len(texts): raise ValueError(f"{len(pairs)} second texts for {len(texts)}")
         out = numpy.empty((len(texts), len(self.labels)), numpy.float32)
@@ -170,23 +188,24 @@ class Classifier(_Model):
             *_passed(texts[block]), *((None, None) if pairs is None else _passed(pairs[block])), len(texts[block]),
             int(logits), out[block].ctypes.data])
         out[list(report["errors"])] = numpy.nan
-        return out
+        return (out, report["errors"]) if with_errors else out
 
     def classify(self, texts, pairs=None, top=None, errors="raise"):
         """The best label of each text, with its score; with top, a list of so many."""
         made = []
-        for i, scores in enumerate(self.scores(texts, pairs, errors=errors)):
+        all_scores, faults = self.scores(texts, pairs, errors=errors, with_errors=True)
+        for i, scores in enumerate(all_scores):
             best = [(self.labels[k], float(scores[k])) for k in numpy.argsort(-scores, kind="stable")[:top or 1]]
-            made.append(None if i in self.last_report["errors"] else best if top else best[0])
+            made.append(None if i in faults else best if top else best[0])
         return made
 
     def rerank(self, query, passages, top=None, errors="raise"):
         """(index, score) of the passages, the best first."""
         passages = list(passages)
         if len(self.labels) != 1: raise ModelError(f"a model with {len(self.labels)} outputs: a cross-encoder has one")
-        scores = self.scores([query] * len(passages), passages, logits=True, errors=errors)[:, 0]
-        order = numpy.argsort(-scores, kind="stable")  # NaN is last
-        return [(int(i), float(scores[i])) for i in order if i not in self.last_report["errors"]][:top]
+        scores, faults = self.scores([query] * len(passages), passages, logits=True, errors=errors, with_errors=True)
+        order = numpy.argsort(-scores[:, 0], kind="stable")  # NaN is last
+        return [(int(i), float(scores[i, 0])) for i in order if int(i) not in faults][:top]
 
 
 class Tagger(_Model):

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/cancellation.h"
+#include "base/error.h"
 #include "device/host/cpu.h"
 
 namespace sluice::compute {
@@ -66,6 +68,15 @@ struct Workers::Impl {
   std::atomic<bool> ending{false};
   std::vector<std::thread> threads;
 
+  void end() {
+    {
+      const std::lock_guard lock(mutex);
+      ending = true;
+    }
+    wake.notify_all();
+    for (auto& thread : threads) thread.join();
+  }
+
   Job* open_job() {
     for (Job* job : jobs)
       if (job->open()) return job;
@@ -97,18 +108,17 @@ struct Workers::Impl {
 Workers::Workers(int threads) : impl_(std::make_unique<Impl>()) {
   const int count =
       threads > 0 ? threads : static_cast<int>(std::ceil(device::detect_cpu().usable_cores));
-  for (int i = 1; i < count; ++i)
-    impl_->threads.emplace_back([impl = impl_.get()] { impl->serve(); });
+  try {
+    for (int i = 1; i < count; ++i)
+      impl_->threads.emplace_back([impl = impl_.get()] { impl->serve(); });
+  } catch (const std::exception&) {
+    impl_->end();
+    throw Error(Code::exhausted,
+                "the system has no room for " + std::to_string(count) + " threads: give fewer");
+  }
 }
 
-Workers::~Workers() {
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->ending = true;
-  }
-  impl_->wake.notify_all();
-  for (auto& thread : impl_->threads) thread.join();
-}
+Workers::~Workers() { impl_->end(); }
 
 int Workers::threads() const noexcept { return static_cast<int>(impl_->threads.size()) + 1; }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -165,11 +166,18 @@ Embedded Embedder::embed(std::span<const std::string_view> texts, std::span<floa
                             static_cast<std::size_t>(impl_->encoder.graph().width()));
   const auto faults = impl_->encoder.run(
       {.ids = tokens.ids, .type_ids = {}, .cu_seqlens = tokens.cu_seqlens}, pooled);
-  for (const engine::SequenceError& fault : faults)
-    if (std::ranges::find(result.errors, fault.sequence, &TextError::text) == result.errors.end())
-      result.errors.push_back({fault.sequence, fault.reason});
+  std::vector<char> known(texts.size());
+  for (const TextError& error : result.errors) known[error.text] = 1;
+  const auto add_error = [&](std::size_t text, std::string reason) {
+    if (std::exchange(known[text], 1) == 0) result.errors.push_back({text, std::move(reason)});
+  };
+  for (const engine::SequenceError& fault : faults) add_error(fault.sequence, fault.reason);
   result.tokens = tokens.ids.size();
   impl_->finish(std::move(pooled), out);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    if (!std::ranges::all_of(out.subspan(i * dimensions(), dimensions()),
+                             [](float x) { return std::isfinite(x); }))
+      add_error(i, "its result is not finite");
   for (const TextError& error : result.errors)
     std::ranges::fill(out.subspan(error.text * dimensions(), dimensions()), 0.0f);
   std::ranges::sort(result.errors, {}, &TextError::text);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "models/entities.h"
+#include "text/unicode/utf8.h"
 
 namespace sluice::models {
 namespace {
@@ -39,6 +40,7 @@ Tagged Tagger::tag(std::span<const Text> texts, WordLabel rule) const {
   Tagged tagged;
   tagged.entities.resize(texts.size());
   auto error = result.errors.begin();
+  std::string room;  // offsets count what is ill-formed as U+FFFD
   for (std::size_t i = 0; i < texts.size(); ++i) {
     if (error != result.errors.end() && error->text == i) {
       ++error;
@@ -48,8 +50,8 @@ Tagged Tagger::tag(std::span<const Text> texts, WordLabel rule) const {
     const auto end = static_cast<std::size_t>(result.cu_seqlens[i + 1]) * width;
     const std::vector<float> shares =
         softmax_rows(std::span(result.rows).subspan(begin, end - begin), width);
-    tagged.entities[i] =
-        entities_of(words_of(result.encodings[i], shares, labels_, rule), labels_, texts[i].text);
+    tagged.entities[i] = entities_of(words_of(result.encodings[i], shares, labels_, rule), labels_,
+                                     text::well_formed(texts[i].text, room));
   }
   tagged.errors = std::move(result.errors);
   tagged.truncated = std::move(result.truncated);

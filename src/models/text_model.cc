@@ -56,21 +56,28 @@ TextModel::TextModel(const std::filesystem::path& folder, compute::Workers& work
     : workers_(workers),
       encoder_(graph_with(options.output, folder), workers,
                {.max_length = length_for(folder, options.max_length), .output = options.output}),
-      tokenizer_(text::Tokenizer::open(folder)) {
+      tokenizer_(text::Tokenizer::open(folder)),
+      empty_(tokenizer_.encode("").size()),
+      empty_pair_(tokenizer_.encode_pair("", "").size()) {
   require_tokenizer(tokenizer_, encoder_, folder);
 }
 
-// Of a pair, the longer text is cut first.
+// Of a pair, the longer text is cut first. Only texts that are too long are encoded twice: what is
+// cut off would come in parts, of a pair in the product of both texts' parts.
 text::Encoding TextModel::encode(const Text& text, bool& truncated) const {
+  const auto encode_once = [&](const text::EncodeOptions& options) {
+    return text.pair ? tokenizer_.encode_pair(text.text, *text.pair, options)
+                     : tokenizer_.encode(text.text, options);
+  };
   require(!is_blank(text.text), "the text is empty");
   require(!text.pair || !is_blank(*text.pair), "the second text is empty");
-  const text::EncodeOptions options{
-      .truncation = text::Truncation{.max_length = static_cast<std::size_t>(max_length())}};
-  text::Encoding made = text.pair ? tokenizer_.encode_pair(text.text, *text.pair, options)
-                                  : tokenizer_.encode(text.text, options);
-  truncated = !made.overflow.empty();
-  made.overflow.clear();
-  return made;
+  text::Encoding whole = encode_once({});
+  require(whole.size() > (text.pair ? empty_pair_ : empty_), "the text has no words");
+  const auto longest = static_cast<std::size_t>(max_length());
+  truncated = whole.size() > longest;
+  if (!truncated) return whole;
+  return encode_once(
+      {.truncation = text::Truncation{.max_length = longest, .keeps_overflow = false}});
 }
 
 TextModel::Result TextModel::run(std::span<const Text> texts) const {
@@ -93,7 +100,7 @@ TextModel::Result TextModel::run(std::span<const Text> texts) const {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const text::Encoding& encoding = result.encodings[i];
     ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
-    if (encoder_.graph().token_types() > 0)
+    if (encoder_.graph().takes_types())
       type_ids.insert(type_ids.end(), encoding.type_ids.begin(), encoding.type_ids.end());
     require(ids.size() <= std::numeric_limits<std::int32_t>::max(),
             "more than 2^31 tokens in one call");

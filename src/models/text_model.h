@@ -53,6 +53,7 @@ class TextModel {
   compute::Workers& workers_;
   const engine::Encoder encoder_;
   const text::Tokenizer tokenizer_;
+  const std::size_t empty_, empty_pair_;  // tokens of texts without words
 };
 
 // Throws invalid_argument if the tokenizer has tokens that the model does not know.

@@ -113,10 +113,11 @@ int rerank_texts(const RerankFlags& flags, Io& io) {
   const TextFormat format = flags.format.empty()       ? format_of_texts(flags.input)
                             : flags.format == "ndjson" ? TextFormat::ndjson
                                                        : TextFormat::lines;
-  constexpr std::size_t kBatch = 64;
+  constexpr std::size_t kBatch = 64, kMaxBatchBytes = 4 << 20;
   std::vector<Passage> best;
   std::vector<TextItem> batch;
   bool failed = false;
+  std::size_t cut = 0, bytes = 0;
   const auto report = [&](const std::string& error) {
     failed = true;
     io.err << "sluice: " << printable(error) << "\n";
@@ -125,6 +126,7 @@ int rerank_texts(const RerankFlags& flags, Io& io) {
     std::vector<models::Text> pairs;
     for (const TextItem& item : batch) pairs.push_back({flags.query, item.text});
     const models::Classified made = classifier.classify(pairs, true);
+    cut += made.truncated.size();
     auto error = made.errors.begin();
     for (std::size_t i = 0; i < batch.size(); ++i) {
       if (error != made.errors.end() && error->text == i)
@@ -135,18 +137,23 @@ int rerank_texts(const RerankFlags& flags, Io& io) {
     std::ranges::stable_sort(best, std::ranges::greater(), &Passage::score);
     if (best.size() > flags.top) best.resize(flags.top, Passage{});
     batch.clear();
+    bytes = 0;
   };
   std::string_view line;
   while (lines.next(line)) {
     TextItem item = text_item(line, lines, format, false);
+    bytes += item.text.size();
     if (item.error.empty())
       batch.push_back(std::move(item));
     else
       report(item.error);
-    if (batch.size() == kBatch) score_batch();
+    if (batch.size() == kBatch || bytes > kMaxBatchBytes) score_batch();
   }
   score_batch();
   print(flags, best, io.out);
+  if (cut > 0)
+    io.err << fmt::format("sluice: {} passages were cut to {} tokens (--max-length)\n", cut,
+                          classifier.max_length());
   return failed ? 1 : 0;
 }
 

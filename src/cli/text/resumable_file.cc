@@ -20,6 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::uintmax_t kMaxProgress = 1 << 20;
+
 fs::path with_end(fs::path path, const char* end) { return path += end; }
 
 }  // namespace
@@ -48,6 +50,9 @@ void ResumableFile::fail(std::string_view what) const {
 
 // Progress that cannot be read, or is of another run, counts as none.
 bool ResumableFile::resume() {
+  std::error_code none;
+  if (!fs::is_regular_file(progress_, none) || fs::file_size(progress_, none) > kMaxProgress)
+    return false;
   std::ifstream in(progress_, std::ios::binary);
   if (!in) return false;
   const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -56,6 +61,7 @@ bool ResumableFile::resume() {
     const std::uint64_t size = progress.at("bytes").get<std::uint64_t>();
     std::error_code error;
     if (progress.at("key") != key_ || fs::file_size(partial_, error) < size || error) return false;
+    if (!progress.at("state").is_object()) return false;
     state_ = progress.at("state");
     cut(size);
     return true;

@@ -51,7 +51,9 @@ std::string stamp_of_model(const fs::path& folder) {
 void check_output(const std::string& out, const std::string& input, bool npy) {
   if (out == "-") return;
   std::error_code error;
-  require(!fs::equivalent(out, input, error), out + " is the input: give another --out");
+  for (const char* end : {"", ".partial", ".progress"})
+    require(!fs::equivalent(out + end, input, error),
+            out + end + " is the input: give another --out");
   require(!fs::is_directory(out, error), out + " is a folder: give a file");
   if (fs::exists(out, error) && !fs::is_regular_file(out, error)) {
     require(!out.ends_with(".npy"), out + " is no regular file, which .npy needs");
@@ -119,7 +121,7 @@ class TextTask::Run {
     std::string_view line;
     while (!interrupted && lines_.next(line)) {
       batch_.push_back(text_item(line, lines_, format_, flags_.pair, flags_.field));
-      batch_bytes_ += batch_.back().text.size();
+      batch_bytes_ += batch_.back().text.size() + batch_.back().pair.value_or("").size();
       if (batch_.size() >= batch_texts_ || batch_bytes_ >= kBatchBytes || lines_.would_wait())
         run_batch();
     }
@@ -168,13 +170,19 @@ class TextTask::Run {
     return task_.open_file(target_of(flags_.out).string(), key());
   }
 
+  // A state that is not ours throws: --fresh begins anew.
   void resume() {
     const Json& state = output_->state();
     if (state.is_null()) return;
-    texts_ = resumed_ = state.at("texts").get<std::size_t>();
-    failed_ = state.at("failed").get<std::size_t>();
-    truncated_ = state.at("truncated").get<std::size_t>();
-    lines_.go_to(state.at("offset").get<std::uint64_t>(), state.at("line").get<std::size_t>());
+    try {
+      texts_ = resumed_ = state.at("texts").get<std::size_t>();
+      failed_ = state.at("failed").get<std::size_t>();
+      truncated_ = state.at("truncated").get<std::size_t>();
+      lines_.go_to(state.at("offset").get<std::uint64_t>(), state.at("line").get<std::size_t>());
+    } catch (const Json::exception&) {
+      throw Error(Code::invalid_argument,
+                  flags_.out + ".progress is damaged: remove it, or give --fresh");
+    }
     io_.err << fmt::format("sluice: going on after {} texts of an earlier run\n", texts_);
   }
 

@@ -37,6 +37,7 @@ std::exception_ptr error_of(ExecutorJob::End end) {
 struct ExecutorState {
   explicit ExecutorState(const ExecutorOptions& with) : options(with) {}
 
+  void start() REQUIRES(mutex);
   void run_calls();
   void end_calls();
   void cancel(const Job& job);
@@ -68,6 +69,17 @@ Job ExecutorState::next() {
   }
   mutex.unlock();
   return job;
+}
+
+// The threads begin with the first call: programs that only run calls by themselves have none.
+void ExecutorState::start() {
+  if (!threads.empty()) return;
+  try {
+    threads.emplace_back([this] { end_calls(); });
+    for (std::size_t i = 0; i < options.threads; ++i) threads.emplace_back([this] { run_calls(); });
+  } catch (const std::exception&) {
+    if (threads.size() < 2) throw Error(Code::exhausted, "the system has no room for a thread");
+  }
 }
 
 void ExecutorState::finish(const Job& job, std::exception_ptr error) {
@@ -169,9 +181,6 @@ void Executor::Ticket::cancel() const {
 Executor::Executor(const ExecutorOptions& options)
     : state_(std::make_shared<ExecutorState>(options)) {
   require(options.threads > 0, "an executor without threads");
-  state_->threads.emplace_back([state = state_.get()] { state->end_calls(); });
-  for (std::size_t i = 0; i < options.threads; ++i)
-    state_->threads.emplace_back([state = state_.get()] { state->run_calls(); });
 }
 
 Executor::~Executor() { state_->stop(); }
@@ -184,6 +193,7 @@ std::optional<Executor::Ticket> Executor::submit(Call call) {
   bool is_next_to_end = false;
   {
     const Lock lock(state_->mutex);
+    state_->start();
     if (state_->waiting.size() >= state_->options.max_waiting) {
       ++state_->counts.refused;
       return std::nullopt;

@@ -162,6 +162,8 @@ std::string Encoder::Impl::fault(const PackedTokens& tokens, std::size_t sequenc
                      tokens.ids.subspan(from, count).end())
     return "token id " + std::to_string(*padding) + " is the model's padding";
   if (tokens.type_ids.empty()) return "";
+  if (graph.takes_types() && graph.token_types() == 0)
+    return "";  // any that the model computes with
   return outside(tokens.type_ids.subspan(from, count),
                  std::max<std::int64_t>(1, graph.token_types()), "token type");
 }

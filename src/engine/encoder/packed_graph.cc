@@ -8,6 +8,7 @@
 #include "engine/graph/fused_ops.h"
 #include "engine/graph/graph_editor.h"
 #include "engine/graph/tensor_type.h"
+#include "engine/passes/tokens.h"
 #include "engine/shapes/specialize.h"
 
 namespace sluice::engine {
@@ -91,6 +92,7 @@ PackedGraph::PackedGraph(const Graph& model, const EncoderOptions& options,
   graph_ = compacted(graph_);
   find_inputs(mask);
   check_inputs();
+  check_rows();
   if (options.pooling) add_pooling(options);
   const Shape output = type_of(graph_[graph_.outputs[0]]).shape;
   pooled_ = output.rank() == 2 && output[0] == sequences_;
@@ -122,30 +124,41 @@ std::string PackedGraph::optimize_packed(const Graph& model, const EncoderOption
   SkipPadding skip{.tokens = tokens_, .packed_io = true};
   passes_ = optimize(graph_, nullptr, backend, &skip);
   padding_id_ = skip.padding_id;
+  padded_input_ = skip.padded_input;
   return model[model.inputs.at(skip.mask.input)].name;
 }
 
+// The last two inputs are those that the pass made; the others are the model's.
 void PackedGraph::find_inputs(const std::string& mask) {
-  bool has_ids = false;
-  for (const ValueId id : graph_.inputs) {
+  for (std::size_t i = 0; i + 2 < graph_.inputs.size(); ++i) {
+    const ValueId id = graph_.inputs[i];
     const std::string& name = graph_[id].name;
     const bool types = name.find("type") != std::string::npos || name.find("segment") == 0;
+    const bool integers = graph_[id].dtype == DType::i64 || graph_[id].dtype == DType::i32;
+    if (name != mask && !integers)
+      refuse("its input " + in_quotes(name) + " holds something else than ids");
     if (name == mask) {
       inputs_.push_back(Input::mask);
-    } else if (name == "positions" || name == "cu_seqlens") {
-      inputs_.push_back(name == "positions" ? Input::positions : Input::cu_seqlens);
     } else if (types) {
+      if (takes_types()) refuse("it has several inputs of token types");
       inputs_.push_back(Input::type_ids);
       token_types_ = rows_gathered(id);
-    } else if (!has_ids) {
+    } else if (vocabulary_ == 0) {
       inputs_.push_back(Input::ids);
       vocabulary_ = rows_gathered(id);
-      has_ids = true;
+      if (vocabulary_ == 0) refuse("no table of its weights is read by token ids");
+      if (padding_id_ && name != padded_input_)
+        refuse("its positions are counted by " + in_quotes(padded_input_));
     } else {
       refuse("it has an input " + in_quotes(name) + " besides token ids, types and mask");
     }
   }
-  if (!has_ids || vocabulary_ == 0) refuse("no table of its weights is read by token ids");
+  if (vocabulary_ == 0) refuse("it does not read token ids");
+  inputs_.insert(inputs_.end(), {Input::positions, Input::cu_seqlens});
+}
+
+bool PackedGraph::takes_types() const {
+  return std::ranges::find(inputs_, Input::type_ids) != inputs_.end();
 }
 
 // The rows of the smallest constant table that `input` indexes; 0: of none.
@@ -168,6 +181,28 @@ void PackedGraph::check_inputs() const {
       if (id != kNoValue && !graph_[id].constant && !known.contains(id))
         refuse(describe(node) + " reads " + in_quotes(graph_[id].name) + " with its padding");
     known.insert(node.outputs.begin(), node.outputs.end());
+  }
+}
+
+// Behind the pooling every row must stay a sequence's own.
+void PackedGraph::check_rows() const {
+  constexpr std::string_view kByRow[] = {"Linear", "Norm", "Chain", "QuantizedLinear",
+                                         "PoolTokens"};
+  for (const Node& node : graph_.nodes) {
+    if (node.outputs.empty() || node.outputs[0] == kNoValue) continue;
+    const Shape shape = type_of(graph_[node.outputs[0]]).shape;
+    const bool of_sequences = std::ranges::any_of(node.inputs, [&](ValueId id) {
+      if (id == kNoValue || graph_[id].constant) return false;
+      const Shape input = type_of(graph_[id]).shape;
+      return input.rank() > 0 && input[0] % sequences_ == 0 && input[0] > 0;
+    });
+    if (!of_sequences) continue;
+    const bool fused =
+        node.domain == kFused && std::ranges::find(kByRow, node.op) != std::end(kByRow);
+    const bool view = node.op == "Reshape" || node.op == "Squeeze" || node.op == "Unsqueeze";
+    const bool known = fused || (node.domain.empty() && (is_elementwise(node) || view));
+    if (!known || shape.rank() == 0 || shape[0] != sequences_)
+      refuse(describe(node) + " may mix the sequences of a batch");
   }
 }
 

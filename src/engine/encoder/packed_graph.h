@@ -47,7 +47,9 @@ class PackedGraph {
   std::int64_t vocabulary() const noexcept { return vocabulary_; }
   // A token id that sequences must not have; see SkipPadding.
   std::optional<std::int64_t> padding_id() const noexcept { return padding_id_; }
-  std::int64_t token_types() const noexcept { return token_types_; }  // 0: the model takes none
+  // 0: the model takes none, or there is no table that they index.
+  std::int64_t token_types() const noexcept { return token_types_; }
+  bool takes_types() const;
   bool pooled() const noexcept { return pooled_; }  // one row for each sequence, else each token
   std::int64_t width() const noexcept { return width_; }
   const std::vector<PassReport>& passes() const noexcept { return passes_; }
@@ -59,6 +61,7 @@ class PackedGraph {
   void check_inputs() const;
   void add_pooling(const EncoderOptions& options);
   std::int64_t rows_gathered(ValueId input) const;
+  void check_rows() const;
   std::int64_t resized(std::int64_t size, const Sizes& sizes) const;
 
   Graph graph_{};
@@ -70,6 +73,7 @@ class PackedGraph {
   std::int64_t max_length_, vocabulary_ = 0, token_types_ = 0, width_ = 0;
   bool pooled_ = false;
   std::optional<std::int64_t> padding_id_{};
+  std::string padded_input_{};
 };
 
 }  // namespace sluice::engine

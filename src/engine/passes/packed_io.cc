@@ -42,8 +42,12 @@ ValueId PackedIo::enter(ValueId value, int lead) {
   } else if (std::ranges::find(inputs, value) != inputs.end()) {
     const TensorType type = edit_.type(value);
     made = inputs_[value] = new_input(name, {type.dtype, packed(type.shape, 2)});
-  } else if (const auto padding = padding_not_counted(value)) {
-    padding_id_ = padding;
+  } else if (const auto counted = padding_not_counted(value)) {
+    const std::string& from = edit_.graph()[counted->ids].name;
+    if (padding_id_ && (*padding_id_ != counted->padding || padded_input_ != from))
+      refuse("positions that are counted in two ways");
+    padding_id_ = counted->padding;
+    padded_input_ = from;
     made = count_of_tokens(value);
   } else if (producer != kNoNode && is_elementwise(edit_.node(producer))) {
     made = computed_of_tokens(producer);
@@ -85,9 +89,9 @@ ValueId PackedIo::one_position_each(ValueId value) {
   });
 }
 
-// RoBERTa counts the tokens up to each that are not padding: the padding's id if `value` is that,
-// CumSum(Cast(Not(Equal(ids, padding)))).
-std::optional<std::int64_t> PackedIo::padding_not_counted(ValueId value) const {
+// RoBERTa counts the tokens up to each that are not padding, CumSum(Cast(Not(Equal(ids,
+// padding)))).
+std::optional<PackedIo::Counted> PackedIo::padding_not_counted(ValueId value) const {
   const auto step = [&](ValueId from, std::string_view op) -> const Node* {
     const NodeId id = edit_.producer(from, op);
     return id == kNoNode ? nullptr : &edit_.node(id);
@@ -104,7 +108,8 @@ std::optional<std::int64_t> PackedIo::padding_not_counted(ValueId value) const {
       edit_.type(equal->inputs[0]).shape.rank() != 2)
     return std::nullopt;
   const auto padding = integers(edit_, equal->inputs[1]);
-  return padding && padding->size() == 1 ? std::optional((*padding)[0]) : std::nullopt;
+  if (!padding || padding->size() != 1) return std::nullopt;
+  return Counted{(*padding)[0], equal->inputs[0]};
 }
 
 // The position of each token, from 1 on.

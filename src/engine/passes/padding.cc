@@ -56,6 +56,7 @@ int skip_padding(GraphEditor& edit, SkipPadding& how) {
     io.run();
     io.set_inputs();
     how.padding_id = io.padding_id();
+    how.padded_input = io.padded_input();
   } else {
     PaddedIo(edit, region, how.tokens).run();
   }

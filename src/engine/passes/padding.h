@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "engine/graph/graph_editor.h"
 #include "engine/shapes/varlen.h"
@@ -21,6 +22,7 @@ struct SkipPadding {
   // Result, with `packed_io`: the token id that the model takes for padding and does not count
   // (RoBERTa). What it computes holds for sequences without this id.
   std::optional<std::int64_t> padding_id{};
+  std::string padded_input{};  // the input that is compared with it
 };
 
 // Restricts token-wise nodes and the attention between tokens to the tokens of the mask:

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "engine/graph/graph_editor.h"
@@ -68,12 +69,18 @@ class PackedIo final : public Unpadder {
   void set_inputs();
   // See SkipPadding.
   std::optional<std::int64_t> padding_id() const noexcept { return padding_id_; }
+  const std::string& padded_input() const noexcept { return padded_input_; }
 
  private:
   ValueId enter(ValueId value, int lead) override;
   void leave(ValueId value, const TensorType& padded) override;
   ValueId one_position_each(ValueId constant);
-  std::optional<std::int64_t> padding_not_counted(ValueId value) const;
+  // The padding's id, and the input that is compared with it.
+  struct Counted {
+    std::int64_t padding;
+    ValueId ids;
+  };
+  std::optional<Counted> padding_not_counted(ValueId value) const;
   ValueId count_of_tokens(ValueId value);
   ValueId computed_of_tokens(NodeId id);
   bool is_read(NodeId id);
@@ -83,6 +90,7 @@ class PackedIo final : public Unpadder {
   std::map<NodeId, bool> read_;
   std::map<ValueId, ValueId> entered_;
   std::optional<std::int64_t> padding_id_;
+  std::string padded_input_;
 };
 
 }  // namespace sluice::engine

@@ -11,7 +11,7 @@ namespace {
 float activated(DenseActivation activation, float x) {
   switch (activation) {
     case DenseActivation::tanh: return std::tanh(x);
-    case DenseActivation::relu: return x > 0 ? x : 0;
+    case DenseActivation::relu: return x < 0 ? 0 : x;  // NaN stays
     case DenseActivation::gelu: return x * 0.5f * (1 + std::erf(x / std::numbers::sqrt2_v<float>));
     case DenseActivation::none: return x;
   }

@@ -57,6 +57,8 @@ TokenPooling pooling_in(const fs::path& folder) {
       {"mean_tokens", TokenPooling::mean},
       {"lasttoken", TokenPooling::last},
   };
+  if (config.contains("include_prompt") && !flag_of(config, "include_prompt", file))
+    unsupported(file.string() + ": pooling without the prompt is not supported");
   std::optional<TokenPooling> pooling;
   for (const auto& [key, value] : config.items()) {
     if (!key.starts_with("pooling_mode_") || !flag_of(config, key, file)) continue;
@@ -104,8 +106,14 @@ Dense dense_in(const fs::path& folder) {
 
 // The shorter of what the folder says and what the model has positions for.
 std::int64_t max_length_in(const fs::path& folder, std::optional<std::int64_t> positions) {
-  const fs::path file = folder / "sentence_bert_config.json";
+  fs::path file = folder / "sentence_bert_config.json";
+  for (const char* other : {"roberta", "distilbert", "camembert", "xlm-roberta", "albert", "xlnet"})
+    if (const fs::path named = folder / fmt::format("sentence_{}_config.json", other);
+        !is_there(file) && is_there(named))
+      file = named;
   const Json config = optional_object(file);
+  if (flag_of(config, "do_lower_case", file))
+    unsupported(file.string() + ": do_lower_case is not supported: save the tokenizer so");
   const auto found = config.find("max_seq_length");
   if (found == config.end() || found->is_null()) return positions.value_or(512);
   if (!found->is_number_integer() || *found < 2)
