@@ -1,7 +1,9 @@
 #include "engine/encoder/packed_graph.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -21,8 +23,8 @@ constexpr std::int64_t kTokenPrimes[] = {1'000'003, 1'000'033, 1'000'037, 1'000'
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::unavailable, why); }
 
-// The first prime that divides no size of a constant.
-std::int64_t unused_prime(std::span<const std::int64_t> primes, const Graph& model) {
+// A prime that divides no size of a constant: the first, or the second.
+std::int64_t unused_prime(std::span<const std::int64_t> primes, const Graph& model, bool second) {
   const auto used = [&](std::int64_t prime) {
     return std::ranges::any_of(model.values, [&](const Value& value) {
       return value.constant && std::ranges::any_of(value.constant.shape(), [&](std::int64_t size) {
@@ -31,7 +33,7 @@ std::int64_t unused_prime(std::span<const std::int64_t> primes, const Graph& mod
     });
   };
   for (const std::int64_t prime : primes)
-    if (!used(prime)) return prime;
+    if (!used(prime) && !std::exchange(second, false)) return prime;
   refuse("the sizes of its weights");
 }
 
@@ -82,15 +84,95 @@ std::optional<std::size_t> shape_input(const Node& node) {
   return sized ? std::optional<std::size_t>(1) : std::nullopt;
 }
 
+// A model's graph for packed sequences, with primes in place of their numbers.
+struct Symbolic {
+  Graph graph;
+  std::int64_t tokens, sequences;
+  SkipPadding skip;
+  std::vector<PassReport> passes;
+};
+
+Symbolic packed_symbolic(const Graph& model, const EncoderOptions& options,
+                         compute::Workers& workers, Backend backend, bool second) {
+  Symbolic made{.graph = {},
+                .tokens = unused_prime(kTokenPrimes, model, second),
+                .sequences = unused_prime(kSequencePrimes, model, second),
+                .skip = {},
+                .passes = {}};
+  const std::int64_t length = options.max_length - (second && options.max_length > 2 ? 1 : 0);
+  Graph one_output = model;
+  one_output.outputs = {output_named(model, options.output)};
+  std::vector<TensorType> types;
+  for (const ValueId id : model.inputs)
+    types.push_back({model[id].dtype, {made.sequences, length}});
+  try {
+    made.graph = specialize(one_output, types, workers);
+  } catch (const Error& error) {
+    throw Error(error.code(), "the model does not take sequences of " + std::to_string(length) +
+                                  " tokens: " + std::string(error.reason()));
+  }
+  made.skip = {.tokens = made.tokens, .packed_io = true};
+  made.passes = optimize(made.graph, nullptr, backend, &made.skip);
+  made.graph = compacted(made.graph);
+  return made;
+}
+
+bool same_sizes(const Symbolic& a, const Symbolic& b, const Value& x, const Value& y) {
+  const auto factor = [](const Symbolic& of, std::int64_t size) {
+    if (size == 0) return std::pair<std::int64_t, std::int64_t>(0, 0);
+    if (size % of.tokens == 0) return std::pair<std::int64_t, std::int64_t>(1, size / of.tokens);
+    if (size % of.sequences == 0)
+      return std::pair<std::int64_t, std::int64_t>(2, size / of.sequences);
+    return std::pair<std::int64_t, std::int64_t>(3, size);
+  };
+  const Shape left = type_of(x).shape, right = type_of(y).shape;
+  return left.rank() == right.rank() &&
+         std::ranges::equal(left, right, [&](std::int64_t l, std::int64_t r) {
+           return factor(a, l) == factor(b, r) ||
+                  (l == a.sequences + 1 && r == b.sequences + 1);  // cu_seqlens
+         });
+}
+
+// Small numbers that a model computes with. Shapes are lists of integers, and tables by position are
+// as long as the sequences.
+bool same_numbers(const Tensor& a, const Tensor& b) {
+  constexpr std::int64_t kSmall = 64;
+  const bool real = a.dtype() == DType::f32 || a.dtype() == DType::f64;
+  if (a.dtype() != b.dtype()) return false;
+  if (!real || a.size() > kSmall || a.shape() != b.shape()) return true;
+  return std::memcmp(a.data(), b.data(), a.bytes()) == 0;
+}
+
+// A number of sequences, or a length, that went into the graph other than as a size would be wrong
+// for other batches: at two of each, the graphs must not differ but in their sizes.
+void require_same(const Symbolic& a, const Symbolic& b) {
+  bool same = a.graph.nodes.size() == b.graph.nodes.size() &&
+              a.graph.values.size() == b.graph.values.size();
+  for (std::size_t i = 0; same && i < a.graph.nodes.size(); ++i)
+    same = a.graph.nodes[i].op == b.graph.nodes[i].op;
+  for (std::size_t i = 0; same && i < a.graph.values.size(); ++i) {
+    const Value &x = a.graph.values[i], &y = b.graph.values[i];
+    same = static_cast<bool>(x.constant) == static_cast<bool>(y.constant) &&
+           (x.constant ? same_numbers(x.constant, y.constant) : same_sizes(a, b, x, y));
+  }
+  if (!same) refuse("it computes with the number or the length of its sequences");
+}
+
 }  // namespace
 
 PackedGraph::PackedGraph(const Graph& model, const EncoderOptions& options,
                          compute::Workers& workers, Backend backend)
     : max_length_(options.max_length) {
   require(options.max_length > 1, "sequences of at most one token");
-  const std::string mask = optimize_packed(model, options, workers, backend);
-  graph_ = compacted(graph_);
-  find_inputs(mask);
+  Symbolic made = packed_symbolic(model, options, workers, backend, false);
+  require_same(made, packed_symbolic(model, options, workers, backend, true));
+  graph_ = std::move(made.graph);
+  tokens_ = made.tokens;
+  sequences_ = made.sequences;
+  passes_ = std::move(made.passes);
+  padding_id_ = made.skip.padding_id;
+  padded_input_ = made.skip.padded_input;
+  find_inputs(model[model.inputs.at(made.skip.mask.input)].name);
   check_inputs();
   check_rows();
   if (options.pooling) add_pooling(options);
@@ -102,30 +184,6 @@ PackedGraph::PackedGraph(const Graph& model, const EncoderOptions& options,
   width_ = output[output.rank() - 1];
   if (width_ == 0)
     refuse("output " + in_quotes(graph_[graph_.outputs[0]].name) + " has no columns");
-}
-
-// Returns the name of the mask.
-std::string PackedGraph::optimize_packed(const Graph& model, const EncoderOptions& options,
-                                         compute::Workers& workers, Backend backend) {
-  tokens_ = unused_prime(kTokenPrimes, model);
-  sequences_ = unused_prime(kSequencePrimes, model);
-  Graph one_output = model;
-  one_output.outputs = {output_named(model, options.output)};
-  std::vector<TensorType> types;
-  for (const ValueId id : model.inputs)
-    types.push_back({model[id].dtype, {sequences_, options.max_length}});
-  try {
-    graph_ = specialize(one_output, types, workers);
-  } catch (const Error& error) {
-    throw Error(error.code(), "the model does not take sequences of " +
-                                  std::to_string(options.max_length) +
-                                  " tokens: " + std::string(error.reason()));
-  }
-  SkipPadding skip{.tokens = tokens_, .packed_io = true};
-  passes_ = optimize(graph_, nullptr, backend, &skip);
-  padding_id_ = skip.padding_id;
-  padded_input_ = skip.padded_input;
-  return model[model.inputs.at(skip.mask.input)].name;
 }
 
 // The last two inputs are those that the pass made; the others are the model's.

@@ -55,8 +55,6 @@ class PackedGraph {
   const std::vector<PassReport>& passes() const noexcept { return passes_; }
 
  private:
-  std::string optimize_packed(const Graph& model, const EncoderOptions& options,
-                              compute::Workers& workers, Backend backend);
   void find_inputs(const std::string& mask);
   void check_inputs() const;
   void add_pooling(const EncoderOptions& options);
