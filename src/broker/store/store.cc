@@ -229,12 +229,14 @@ void Store::Impl::work(std::stop_token stop) {
     try {
       look_at_files();
       if (due.reserve.exchange(false)) reserve_above(reserved);
-      if (due.checkpoint.exchange(false)) checkpoint();
+      if (due.checkpoint) checkpoint();
+      due.checkpoint = false;  // after: what came meanwhile was for a log that is empty now
       if (due.note.exchange(false)) note_position();  // before: what comes meanwhile is done again
     } catch (const Error& e) {
       log::warn("leases: the log cannot be merged into the file, or no numbers reserved: {}",
                 e.what());
       pause = std::chrono::seconds(1);
+      due.checkpoint = false;
     }
     const Lock guard(waking);
     woken.wait_for(waking, stop, pause, [this]() { return due.checkpoint || due.reserve; });

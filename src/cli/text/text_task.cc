@@ -133,10 +133,10 @@ class TextTask::Run {
   }
 
  private:
-  // A batch takes about half a second: what an end without notice loses, and how often the bar
+  // A batch takes about a second: what an end without notice loses, and how often the bar
   // moves.
   static constexpr std::size_t kMinTexts = 16, kMaxTexts = 4096, kBatchBytes = std::size_t{4} << 20;
-  static constexpr double kBatch_s = 0.5, kSaveEach_s = 1;
+  static constexpr double kBatch_s = 1, kSaveEach_s = 1;
   static constexpr int kInterrupted = 130;
 
   // What is done is kept.

@@ -133,8 +133,8 @@ bool same_sizes(const Symbolic& a, const Symbolic& b, const Value& x, const Valu
          });
 }
 
-// Small numbers that a model computes with. Shapes are lists of integers, and tables by position are
-// as long as the sequences.
+// Small numbers that a model computes with. Shapes are lists of integers, and tables by position
+// are as long as the sequences.
 bool same_numbers(const Tensor& a, const Tensor& b) {
   constexpr std::int64_t kSmall = 64;
   const bool real = a.dtype() == DType::f32 || a.dtype() == DType::f64;
