@@ -55,6 +55,7 @@ struct ExecutorState {
  private:
   Job next();
   void finish(const Job& job, std::exception_ptr error);
+  bool has_ended(ExecutorJob& job, Instant now) REQUIRES(mutex);
   std::vector<Job> take_ended(Instant now) REQUIRES(mutex);
 };
 
@@ -111,25 +112,31 @@ void ExecutorState::run_calls() {
   }
 }
 
+// Whether the call is to end now; else the keeper looks again at its deadline.
+bool ExecutorState::has_ended(ExecutorJob& job, Instant now) {
+  if (job.end == ExecutorJob::End::none && stopping) job.end = ExecutorJob::End::cancelled;
+  if (job.end == ExecutorJob::End::none && job.call.deadline <= now)
+    job.end = ExecutorJob::End::expired;
+  if (job.end != ExecutorJob::End::none) return true;
+  wake_at = std::min(wake_at, job.call.deadline);
+  return false;
+}
+
 // Takes the waiting calls whose end has come, and asks the running ones to stop.
 std::vector<Job> ExecutorState::take_ended(Instant now) {
   std::vector<Job> ended;
   wake_at = Instant::max();
-  const auto look = [&](const Job& job) {
-    if (stopping && job->end == ExecutorJob::End::none) job->end = ExecutorJob::End::cancelled;
-    if (job->end == ExecutorJob::End::none && job->call.deadline <= now)
-      job->end = ExecutorJob::End::expired;
-    if (job->end == ExecutorJob::End::none) wake_at = std::min(wake_at, job->call.deadline);
-    return job->end != ExecutorJob::End::none;
-  };
   for (const Job& job : running)
-    if (look(job)) job->stop.request_stop();
-  std::erase_if(waiting, [&](const Job& job) {
-    if (!look(job)) return false;
-    ++(job->end == ExecutorJob::End::cancelled ? counts.cancelled : counts.expired);
-    ended.push_back(job);
-    return true;
-  });
+    if (has_ended(*job, now)) job->stop.request_stop();
+  for (auto job = waiting.begin(); job != waiting.end();) {
+    if (!has_ended(**job, now)) {
+      ++job;
+      continue;
+    }
+    ++((*job)->end == ExecutorJob::End::cancelled ? counts.cancelled : counts.expired);
+    ended.push_back(*job);
+    job = waiting.erase(job);
+  }
   return ended;
 }
 
