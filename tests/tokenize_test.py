@@ -176,11 +176,11 @@ class Command(Case):
         lines = self.sluice(self.model, '{"text": "hello"}\n{"title": 1}\n{"text": 5}\n{"te\n{"text": "world"}\n',
                             "--format", "ndjson", code=1)
         self.assertEqual(lines, ["101 7592 102", "", "", "", "101 2088 102"])
-        self.assertIn("stdin:2: has no field text\n", self.said)
+        self.assertIn("stdin:2: has no field text; it has title\n", self.said)
         self.assertIn("stdin:3: the field text is not a text", self.said)
         self.assertIn("stdin:4: the line must be a JSON object", self.said)
         lines = self.sluice(self.model, '{"title": 1}\n', "--format", "ndjson", "--json", code=1)
-        self.assertEqual(json.loads(lines[0]), {"line": 1, "error": "stdin:1: has no field text"})
+        self.assertEqual(json.loads(lines[0]), {"line": 1, "error": "stdin:1: has no field text; it has title"})
 
     def test_ill_formed_utf8_counts_as_replacement_characters(self):
         for raw in (b"a\xff b", b"\xe2\x82", b"x\xed\xa0\x80y", bytes(range(128, 256))):
