@@ -23,6 +23,7 @@ class PageTest(unittest.TestCase):
     environment = {}
     hour_before = {}  # what its history has already, see past.write()
     forgiven = None  # console errors that are part of the test
+    servers = set()  # of all classes so far
 
     @classmethod
     def setUpClass(cls):
@@ -31,6 +32,7 @@ class PageTest(unittest.TestCase):
         if cls.hour_before:
             past.write(cls.server.state.name, cls.hour_before)
         cls.server.start()
+        PageTest.servers.add(cls.server.url)
 
     def setUp(self):
         browser.resize(self.driver, 1440, 900)
@@ -50,11 +52,14 @@ class PageTest(unittest.TestCase):
         self.driver.get("about:blank")
 
     def foreign_requests(self):
+        """Without those of a page of an earlier class, whose last ones may be logged late."""
+        earlier = tuple(PageTest.servers - {self.server.url})
         events = (json.loads(e["message"])["message"] for e in self.driver.get_log("performance"))
         urls = {
             e["params"]["request"]["url"]
             for e in events
             if e["method"] == "Network.requestWillBeSent"
+            and not e["params"].get("documentURL", "").startswith(earlier)
         }
         return {u for u in urls if not u.startswith((self.server.url, "data:", "about:"))}
 
