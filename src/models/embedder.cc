@@ -42,17 +42,6 @@ std::string prompt_of(const SentenceFolder& folder, const EmbedOptions& options)
                           known.empty() ? "; give the text itself" : ", but " + known));
 }
 
-bool is_blank(std::string_view text) {
-  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
-}
-
-void normalize(std::span<float> row) {
-  double squares = 0;
-  for (const float x : row) squares += static_cast<double>(x) * static_cast<double>(x);
-  const auto by = static_cast<float>(1 / std::max(std::sqrt(squares), 1e-12));
-  for (float& x : row) x *= by;
-}
-
 }  // namespace
 
 struct Embedder::Impl {
@@ -128,7 +117,7 @@ void Embedder::Impl::finish(std::vector<float> pooled, std::span<float> out) con
   for (std::size_t i = 0; i < texts; ++i) {
     const std::span<float> row = out.subspan(i * dimensions, dimensions);
     std::ranges::copy(std::span(pooled).subspan(i * width, dimensions), row.begin());
-    if (folder.normalize) normalize(row);
+    if (folder.normalize) kernels::cpu::normalize_row(row.data(), row.size());
   }
 }
 

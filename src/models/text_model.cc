@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::int64_t kDefaultLength = 512;
 
-bool is_blank(std::string_view text) {
+}  // namespace
+
+bool is_blank(std::string_view text) noexcept {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
-
-}  // namespace
 
 void require_tokenizer(const text::Tokenizer& tokenizer, const engine::Encoder& encoder,
                        const std::filesystem::path& folder) {

@@ -56,6 +56,9 @@ class TextModel {
   const std::size_t empty_, empty_pair_;  // tokens of texts without words
 };
 
+// Whether a text has nothing but spaces and line ends.
+bool is_blank(std::string_view text) noexcept;
+
 // Throws invalid_argument if the tokenizer has tokens that the model does not know.
 void require_tokenizer(const text::Tokenizer& tokenizer, const engine::Encoder& encoder,
                        const std::filesystem::path& folder);

@@ -38,13 +38,14 @@ std::uint64_t size_of(const std::string& path) {
              : 0;
 }
 
-// What a model's answers depend on.
+// What a model's answers depend on: every file of its folder.
 std::string stamp_of_model(const fs::path& folder) {
-  std::string stamp = engine::model_version(folder);
-  for (const char* file : {"tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model",
-                           "tokenizer.model", "spm.model", "tokenizer_config.json"})
-    stamp += " " + stamp_of((folder / file).string());
-  return stamp;
+  std::vector<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file())
+      files.push_back(entry.path().string() + " " + stamp_of(entry.path().string()));
+  std::ranges::sort(files);
+  return engine::model_version(folder) + fmt::format(" {}", fmt::join(files, " "));
 }
 
 // Throws invalid_argument for an output that is the input, or of a kind that is not written.

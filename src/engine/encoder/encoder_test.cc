@@ -337,6 +337,60 @@ TEST_F(PackedEncoderTest, AnEncoderMayEndBeforeItsCalls) {
   EXPECT_FALSE(call.wait().error);
 }
 
+// Appends nodes behind the model's output.
+class Extended {
+ public:
+  explicit Extended(EncoderOutput end) : graph(EncoderForTests(end).take()) {}
+
+  ValueId output() const { return graph.outputs[0]; }
+  ValueId constant(const Tensor& tensor) {
+    graph.values.push_back({.name = "c" + std::to_string(graph.values.size()), .constant = tensor});
+    return static_cast<ValueId>(graph.values.size() - 1);
+  }
+  ValueId add(const std::string& op, std::vector<ValueId> inputs, const std::string& attribute = "",
+              std::int64_t setting = 0) {
+    graph.values.push_back({.name = op + std::to_string(graph.values.size())});
+    const auto made = static_cast<ValueId>(graph.values.size() - 1);
+    Node node{.name = op, .op = op, .domain = "", .version = 17};
+    if (!attribute.empty()) node.attributes.set(attribute, setting);
+    node.inputs = std::move(inputs);
+    node.outputs = {made};
+    graph.nodes.push_back(std::move(node));
+    graph.outputs = {made};
+    return made;
+  }
+  std::string refusal(compute::Workers& workers) const {
+    try {
+      const Encoder encoder(graph, workers, {.max_length = kMaxLength});
+      return "none";
+    } catch (const Error& error) {
+      return std::string(error.reason());
+    }
+  }
+
+  Graph graph;
+};
+
+TEST_F(PackedEncoderTest, ModelsThatMixABatchAreRefused) {
+  Extended shares(EncoderOutput::first);
+  shares.add("Softmax", {shares.output()}, "axis", 0);
+  EXPECT_THAT(shares.refusal(workers_), HasSubstr("may mix the sequences of a batch"));
+  Extended by_row(EncoderOutput::first);
+  by_row.add("Neg", {by_row.output()});
+  EXPECT_EQ(by_row.refusal(workers_), "none");
+}
+
+TEST_F(PackedEncoderTest, ModelsThatComputeWithALengthAreRefused) {
+  for (const std::int64_t axis : {0, 1}) {
+    Extended scaled(EncoderOutput::first);
+    const ValueId out = scaled.output();
+    const ValueId size = scaled.add("Gather", {scaled.add("Shape", {scaled.graph.inputs[0]}),
+                                               scaled.constant(Tensor::of(axis))});
+    scaled.add("Mul", {out, scaled.add("Cast", {size}, "to", 1)});
+    EXPECT_THAT(scaled.refusal(workers_), HasSubstr("the number or the length")) << axis;
+  }
+}
+
 TEST_F(PackedEncoderTest, ModelsThatReadPaddingAreRefusedWithTheReason) {
   const auto refusal = [&](EncoderOutput end, EncoderOptions options) -> std::string {
     try {

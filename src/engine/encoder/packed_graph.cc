@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -143,13 +144,33 @@ bool same_numbers(const Tensor& a, const Tensor& b) {
   return std::memcmp(a.data(), b.data(), a.bytes()) == 0;
 }
 
+// The numbers and texts of fused operators' attributes; integers may be sizes.
+template <class T>
+bool same_attribute(const Attributes::Any& a, const Attributes::Any& b) {
+  const T* const x = std::get_if<T>(&a);
+  const T* const y = std::get_if<T>(&b);
+  return x == nullptr || (y != nullptr && *x == *y);
+}
+
+bool same_attributes(const Node& a, const Node& b) {
+  const auto& left = a.attributes.all();
+  const auto& right = b.attributes.all();
+  return std::ranges::equal(left, right, [](const auto& x, const auto& y) {
+    return x.first == y.first && same_attribute<float>(x.second, y.second) &&
+           same_attribute<std::string>(x.second, y.second) &&
+           same_attribute<Attributes::Reals>(x.second, y.second) &&
+           same_attribute<Attributes::Strings>(x.second, y.second);
+  });
+}
+
 // A number of sequences, or a length, that went into the graph other than as a size would be wrong
 // for other batches: at two of each, the graphs must not differ but in their sizes.
 void require_same(const Symbolic& a, const Symbolic& b) {
   bool same = a.graph.nodes.size() == b.graph.nodes.size() &&
               a.graph.values.size() == b.graph.values.size();
   for (std::size_t i = 0; same && i < a.graph.nodes.size(); ++i)
-    same = a.graph.nodes[i].op == b.graph.nodes[i].op;
+    same = a.graph.nodes[i].op == b.graph.nodes[i].op &&
+           same_attributes(a.graph.nodes[i], b.graph.nodes[i]);
   for (std::size_t i = 0; same && i < a.graph.values.size(); ++i) {
     const Value &x = a.graph.values[i], &y = b.graph.values[i];
     same = static_cast<bool>(x.constant) == static_cast<bool>(y.constant) &&

@@ -36,14 +36,14 @@ void scale(float* out, std::size_t n, float by) {
   for (std::size_t i = 0; i < n; ++i) out[i] *= by;
 }
 
-void normalize_row(float* out, std::size_t n) {
+}  // namespace
+
+void normalize_row(float* row, std::size_t n) {
   double squares = 0;
   for (std::size_t i = 0; i < n; ++i)
-    squares += static_cast<double>(out[i]) * static_cast<double>(out[i]);
-  scale(out, n, static_cast<float>(1 / std::max(std::sqrt(squares), kMinNorm)));
+    squares += static_cast<double>(row[i]) * static_cast<double>(row[i]);
+  scale(row, n, static_cast<float>(1 / std::max(std::sqrt(squares), kMinNorm)));
 }
-
-}  // namespace
 
 void pool_tokens(TokenPooling pooling, bool normalize, const float* x, std::size_t tokens,
                  std::size_t n, float* out) {

@@ -19,5 +19,8 @@ namespace cpu {
 void pool_tokens(TokenPooling pooling, bool normalize, const float* x, std::size_t tokens,
                  std::size_t n, float* out);
 
+// Divides by the L2 norm; a row of zeros stays one.
+void normalize_row(float* row, std::size_t n);
+
 }  // namespace cpu
 }  // namespace sluice::kernels
