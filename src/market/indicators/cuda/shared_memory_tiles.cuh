@@ -32,6 +32,13 @@ SLUICE_HD constexpr int in_pitch(int stages) {
 template <class T>
 constexpr int kOutPitch = 2 * kBars + kChunkSize<T> - 1;
 
+// __reduce_max_sync exists from 8.0 on.
+__device__ __forceinline__ int warp_max(int x) {
+#pragma unroll
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) x = max(x, __shfl_xor_sync(~0u, x, lanes));
+  return x;
+}
+
 // The rows of a block's segments, in elements from the first of the arrays.
 struct SegmentRows {
   std::int64_t at[kWarp];
@@ -46,7 +53,7 @@ struct SegmentRows {
     at[lane] = first - shift;
     begin[lane] = static_cast<int>(segment.first - segment.from) + shift;
     end[lane] = static_cast<int>(segment.end - segment.from) + shift;
-    const int max_end = __reduce_max_sync(~0u, end[lane]);
+    const int max_end = warp_max(end[lane]);
     const bool some = __any_sync(~0u, shift != 0);
     if (lane == 0) longest = max_end, shifted = some;
     return shift;
