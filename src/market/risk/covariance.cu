@@ -13,6 +13,7 @@ namespace {
 
 using compute::Call;
 using compute::LaunchContext;
+namespace wmma = nvcuda::wmma;
 
 constexpr int kThreads = 128, kTile = 32, kDeep = 32;
 constexpr int kPitch = kDeep + 4;  // keeps the rows of a fragment in different banks
@@ -73,46 +74,84 @@ __device__ void load_tile(const double* rows, long long bars, long long n, long 
   }
 }
 
-// out = a b', tile by tile of 32 x 32, four warps with 16 x 16 each on the tensor cores'
-// double-precision units. With `lower_only` only the tiles on and under the diagonal. Does
-// nothing where `*needed` is 0.
+// The sums of a tile of 32 x 32: four warps with 16 x 16 each on the tensor cores'
+// double-precision units, which exist from 8.0 on; before that, eight for each thread.
+#if __CUDA_ARCH__ >= 800
+class TileSums {
+ public:
+  __device__ TileSums() {
+    for (auto& line : sums_)
+      for (auto& s : line) wmma::fill_fragment(s, 0.0);
+  }
+  __device__ void add(const double (*left)[kPitch], const double (*right)[kPitch]) {
+#pragma unroll
+    for (int k = 0; k < kDeep; k += 4) {
+      wmma::fragment<wmma::matrix_a, 8, 8, 4, double, wmma::row_major> x[2];
+      wmma::fragment<wmma::matrix_b, 8, 8, 4, double, wmma::col_major> y[2];
+      for (int r = 0; r < 2; ++r) {
+        wmma::load_matrix_sync(x[r], &left[row_ + 8 * r][k], kPitch);
+        wmma::load_matrix_sync(y[r], &right[column_ + 8 * r][k], kPitch);
+      }
+      for (int r = 0; r < 2; ++r)
+        for (int c = 0; c < 2; ++c) wmma::mma_sync(sums_[r][c], x[r], y[c], sums_[r][c]);
+    }
+  }
+  __device__ void store(double (*to)[kPitch]) const {
+    for (int r = 0; r < 2; ++r)
+      for (int c = 0; c < 2; ++c)
+        wmma::store_matrix_sync(&to[row_ + 8 * r][column_ + 8 * c], sums_[r][c], kPitch,
+                                wmma::mem_row_major);
+  }
+
+ private:
+  const int warp_ = static_cast<int>(threadIdx.x) / 32;
+  const int row_ = warp_ / 2 * 16, column_ = warp_ % 2 * 16;
+  wmma::fragment<wmma::accumulator, 8, 8, 4, double> sums_[2][2];
+};
+#else
+class TileSums {
+ public:
+  __device__ void add(const double (*left)[kPitch], const double (*right)[kPitch]) {
+    for (int k = 0; k < kDeep; ++k)
+#pragma unroll
+      for (int i = 0; i < kEach; ++i)
+        sums_[i] = fma(left[row_ + i * kRows][k], right[column_][k], sums_[i]);
+  }
+  __device__ void store(double (*to)[kPitch]) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) to[row_ + i * kRows][column_] = sums_[i];
+  }
+
+ private:
+  static constexpr int kRows = kThreads / kTile, kEach = kTile / kRows;
+  const int row_ = static_cast<int>(threadIdx.x) / kTile;
+  const int column_ = static_cast<int>(threadIdx.x) % kTile;
+  double sums_[kEach] = {};
+};
+#endif
+
+// out = a b', tile by tile of 32 x 32. With `lower_only` only the tiles on and under the diagonal.
+// Does nothing where `*needed` is 0.
 // Limit: 2 n^2 bars operations (half of it with `lower_only`) at 67 TFLOP/s; the loads of
 // fragments, 1 KiB of shared memory for 2048 operations, allow about as much.
 __global__ void __launch_bounds__(kThreads)
     gemm_nt(const double* a, const double* b, long long n, long long bars, bool lower_only,
             const int* needed, double* out) {
-  namespace w = nvcuda::wmma;
   __shared__ double left[kTile][kPitch], right[kTile][kPitch];
   if (lower_only && blockIdx.x > blockIdx.y) return;
   if (needed != nullptr && *needed == 0) return;
   const long long i0 = static_cast<long long>(blockIdx.y) * kTile;
   const long long j0 = static_cast<long long>(blockIdx.x) * kTile;
-  const int warp = static_cast<int>(threadIdx.x) / 32, row = warp / 2 * 16, column = warp % 2 * 16;
-  w::fragment<w::accumulator, 8, 8, 4, double> sums[2][2];
-  for (auto& line : sums)
-    for (auto& s : line) w::fill_fragment(s, 0.0);
+  TileSums sums;
   for (long long t = 0; t < bars; t += kDeep) {
     __syncthreads();
     load_tile(a, bars, n, i0, t, left);
     load_tile(b, bars, n, j0, t, right);
     __syncthreads();
-#pragma unroll
-    for (int k = 0; k < kDeep; k += 4) {
-      w::fragment<w::matrix_a, 8, 8, 4, double, w::row_major> x[2];
-      w::fragment<w::matrix_b, 8, 8, 4, double, w::col_major> y[2];
-      for (int r = 0; r < 2; ++r) {
-        w::load_matrix_sync(x[r], &left[row + 8 * r][k], kPitch);
-        w::load_matrix_sync(y[r], &right[column + 8 * r][k], kPitch);
-      }
-      for (int r = 0; r < 2; ++r)
-        for (int c = 0; c < 2; ++c) w::mma_sync(sums[r][c], x[r], y[c], sums[r][c]);
-    }
+    sums.add(left, right);
   }
   __syncthreads();
-  for (int r = 0; r < 2; ++r)
-    for (int c = 0; c < 2; ++c)
-      w::store_matrix_sync(&left[row + 8 * r][column + 8 * c], sums[r][c], kPitch,
-                           w::mem_row_major);
+  sums.store(left);
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile; i += kThreads) {
     const long long r = i0 + i / kTile, c = j0 + i % kTile;
