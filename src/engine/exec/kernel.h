@@ -13,6 +13,7 @@ namespace sluice::engine {
 
 using kernels::ErrorFlag;
 using kernels::LaunchArgs;
+using kernels::LiveRows;
 
 struct KernelArgs {
   std::span<void* const> inputs;   // null for an omitted optional input
@@ -20,8 +21,9 @@ struct KernelArgs {
   void* scratch = nullptr;
   void* stream = nullptr;  // a cudaStream_t
   ErrorFlag error{};
+  LiveRows live{};
 
-  operator LaunchArgs() const { return {stream, error}; }
+  operator LaunchArgs() const { return {stream, error, live}; }
 };
 
 // Safe to run from several threads at once.

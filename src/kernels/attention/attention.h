@@ -16,6 +16,8 @@ struct AttentionCall {
   // cu_seqlens[i] to cu_seqlens[i + 1] of `tokens`, and `queries` and `keys` are the longest. Null:
   // all sequences have `queries` queries and `keys` keys.
   const std::int32_t* cu_seqlens;
+  // With cu_seqlens: the real numbers of sequences and tokens; `batch` and `tokens` are the most.
+  const LiveCounts* live;
   void* out;
   std::int64_t q_row, k_row, v_row;        // strides from one token to the next
   std::int64_t q_batch, k_batch, v_batch;  // strides from one sequence to the next

@@ -36,18 +36,14 @@ __device__ void accumulate_values(float (&out)[kSlots], float weight, const T* v
   }
 }
 
-// Head sizes up to kSlots * 32.
+// Query `id` of all heads and sequences, by one warp; `query` is its shared memory.
 template <class T, int kSlots>
-__global__ void attention_fwd_naive(const AttentionCall all) {
-  __shared__ float queries[kWarps][kSlots * 32];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const std::int64_t id = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp;
+__device__ void attend(const AttentionCall& all, std::int64_t id, float* query, int lane) {
   const int row = static_cast<int>(id % all.queries);
   const int head = static_cast<int>(id / all.queries % all.heads);
   const int sequence = static_cast<int>(id / all.queries / all.heads);
   if (sequence == all.batch && all.cu_seqlens != nullptr)
     return clear_padding<T>(all, head, row * 32 + lane, all.queries * 32);
-  if (sequence >= all.batch) return;
   const AttentionCall call = sequence_call<T>(all, sequence);
   if (row >= call.queries) return;
   const T* const q = static_cast<const T*>(call.q) + row * call.q_row + head * call.head_size;
@@ -55,7 +51,6 @@ __global__ void attention_fwd_naive(const AttentionCall all) {
   const T* const v = static_cast<const T*>(call.v) + head * call.head_size;
   const std::int64_t mask =
       sequence * call.mask_batch + head * call.mask_head + row * call.mask_query;
-  float* const query = queries[warp];
   for (int i = lane; i < call.head_size; i += 32) query[i] = wide(q[i]);
   __syncwarp();
 
@@ -79,13 +74,28 @@ __global__ void attention_fwd_naive(const AttentionCall all) {
 #pragma unroll
   for (int i = 0; i < kSlots; ++i)
     if (lane + 32 * i < call.head_size) to[lane + 32 * i] = narrow<T>(out[i] / sum);
+  __syncwarp();  // before `query` is used again
+}
+
+// Head sizes up to kSlots * 32.
+template <class T, int kSlots>
+__global__ void attention_fwd_naive(const AttentionCall bucket) {
+  __shared__ float queries[kWarps][kSlots * 32];
+  const AttentionCall all = live_call(bucket);
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t items =
+      static_cast<std::int64_t>(sequence_count(all)) * all.heads * all.queries;
+  for (std::int64_t id = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp; id < items;
+       id += static_cast<std::int64_t>(gridDim.x) * kWarps)
+    attend<T, kSlots>(all, id, queries[warp], lane);
 }
 
 template <class T>
 void run(const AttentionCall& call, const LaunchArgs& args) {
   const std::int64_t warps =
       static_cast<std::int64_t>(sequence_count(call)) * call.heads * call.queries;
-  const Grid grid{dim3(static_cast<unsigned>((warps + kWarps - 1) / kWarps)), dim3(kWarps * 32)};
+  const Grid grid{dim3(resident_blocks(call, (warps + kWarps - 1) / kWarps, 16)),
+                  dim3(kWarps * 32)};
   if (call.head_size <= 128)
     launch(stream_of(args), grid, attention_fwd_naive<T, 4>, call);
   else

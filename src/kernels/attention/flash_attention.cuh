@@ -228,12 +228,12 @@ struct FlashBlock {
   int* blocks_to_read;
   float *mask_max, *shared_mask;
 
-  __device__ FlashBlock(const AttentionCall& all, int blocks)
-      : head(static_cast<int>(blockIdx.x) / blocks % all.heads),
-        sequence(static_cast<int>(blockIdx.x) / blocks / all.heads),
+  __device__ FlashBlock(const AttentionCall& all, int blocks, int item)
+      : head(item / blocks % all.heads),
+        sequence(item / blocks / all.heads),
         call(sequence_call<T>(all, sequence)) {
     rows = static_cast<int>(blockDim.x) / 32 * kTiles * 16;
-    begin = static_cast<int>(blockIdx.x) % blocks * rows;
+    begin = item % blocks * rows;
     first = begin + warp * kTiles * 16;
     key_blocks = (call.keys + kKeys - 1) / kKeys;
     stages = shared_address(shared_bytes);
@@ -264,16 +264,16 @@ struct FlashBlock {
   __device__ T* out() const { return static_cast<T*>(call.out) + head * call.head_size; }
 };
 
+// Item `item` of the grid's work: one of `blocks` parts of the queries of a head of a sequence.
 template <class T, int kHeadSize, int kTiles, bool kFullMask>
-__global__ void __launch_bounds__(kMaxWarps * 32, kHeadSize == 32 ? 3 : 2)
-    flash_attention_fwd_sm80(const AttentionCall all, int blocks, bool use_shared_mask) {
-  const int number = static_cast<int>(blockIdx.x);
-  if (number / blocks / all.heads == all.batch)
+__device__ __forceinline__ void flash_attention_item(const AttentionCall& all, int blocks,
+                                                     bool use_shared_mask, int item) {
+  if (item / blocks / all.heads == all.batch)
     return clear_padding<T>(
-        all, number / blocks % all.heads,
-        number % blocks * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x),
+        all, item / blocks % all.heads,
+        item % blocks * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x),
         blocks * static_cast<int>(blockDim.x));
-  const FlashBlock<T, kHeadSize, kTiles> block(all, blocks);
+  const FlashBlock<T, kHeadSize, kTiles> block(all, blocks, item);
   const AttentionCall& call = block.call;
   if (block.begin >= call.queries) return;
   block.load_queries();
@@ -308,6 +308,17 @@ __global__ void __launch_bounds__(kMaxWarps * 32, kHeadSize == 32 ? 3 : 2)
                               block.out(), block.first, block.lane);
 }
 
+template <class T, int kHeadSize, int kTiles, bool kFullMask>
+__global__ void __launch_bounds__(kMaxWarps * 32, kHeadSize == 32 ? 3 : 2)
+    flash_attention_fwd_sm80(const AttentionCall bucket, int blocks, bool use_shared_mask) {
+  const AttentionCall all = live_call(bucket);
+  const int items = sequence_count(all) * all.heads * blocks;
+  for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
+    if (item != static_cast<int>(blockIdx.x)) __syncthreads();  // shared memory is used again
+    flash_attention_item<T, kHeadSize, kTiles, kFullMask>(all, blocks, use_shared_mask, item);
+  }
+}
+
 // ---- launch ----
 
 template <class T, int kHeadSize>
@@ -330,7 +341,8 @@ struct FlashAttention {
     const int each = kTiles * 16, needed = (call.queries + each - 1) / each;  // warps
     const int blocks = (needed + kMaxWarps - 1) / kMaxWarps;
     const int warps = (needed + blocks - 1) / blocks;
-    const Grid grid{dim3(static_cast<unsigned>(blocks * call.heads * sequence_count(call))),
+    const std::int64_t items = std::int64_t{blocks} * call.heads * sequence_count(call);
+    const Grid grid{dim3(resident_blocks(call, items, kHeadSize == 32 ? 3 : 2)),
                     dim3(static_cast<unsigned>(warps * 32)),
                     FlashSharedLayout<kHeadSize>::bytes(call.keys, use_shared_mask(call))};
     const bool full_mask = call.mask != nullptr && !use_shared_mask(call);

@@ -255,20 +255,27 @@ __device__ void store_output(const AttentionCall& call, FlashWarp<T, kHeadSize, 
   }
 }
 
-// The queries of a head are split over `splits` blocks.
+// How many blocks share the queries of a head, so that all multiprocessors have work.
+__host__ __device__ int splits_of(int blocks, int heads, int queries, int rows) {
+  const int needed = heads > 0 ? (blocks + heads - 1) / heads : 1;
+  const int most = (queries + rows - 1) / rows;
+  return needed < most ? needed : most;
+}
+
+// Item `item` of the grid's work: one of `splits` parts of the queries of a head of a sequence.
 template <class T, int kHeadSize, int kWarpgroups>
-__global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, kWarpgroups == 2 ? 2 : 1)
-    flash_attention_fwd_sm90(const AttentionCall all, int splits, bool use_shared_mask) {
+__device__ __forceinline__ void flash_attention_item(const AttentionCall& all, int splits,
+                                                     bool use_shared_mask, int item) {
   using Queries = WarpgroupQueries<T, kHeadSize>;
   const ResidentLayout<kHeadSize> layout{(all.keys + kKeys - 1) / kKeys};
-  const int block = static_cast<int>(blockIdx.x), head = block / splits % all.heads;
-  const int sequence = block / splits / all.heads, thread = static_cast<int>(threadIdx.x);
+  const int head = item / splits % all.heads;
+  const int sequence = item / splits / all.heads, thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32, group = thread / kWarpgroupThreads;
   if (sequence == all.batch)
-    return clear_padding<T>(all, head, block % splits * kWarpgroups * kWarpgroupThreads + thread,
+    return clear_padding<T>(all, head, item % splits * kWarpgroups * kWarpgroupThreads + thread,
                             splits * kWarpgroups * kWarpgroupThreads);
   const AttentionCall call = sequence_call<T>(all, sequence);
-  const int begin = block % splits * kWarpgroups * kWarpgroupRows;
+  const int begin = item % splits * kWarpgroups * kWarpgroupRows;
   if (begin >= call.queries) return;
 
   int* const blocks_to_read = reinterpret_cast<int*>(resident_memory + layout.blocks_to_read());
@@ -315,22 +322,40 @@ __global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, kWarpgroups ==
   }
 }
 
+// splits 0: for as many blocks as are launched.
+template <class T, int kHeadSize, int kWarpgroups>
+__global__ void __launch_bounds__(kWarpgroups* kWarpgroupThreads, kWarpgroups == 2 ? 2 : 1)
+    flash_attention_fwd_sm90(const AttentionCall bucket, int splits, bool use_shared_mask) {
+  const AttentionCall all = live_call(bucket);
+  if (splits == 0)
+    splits = splits_of(static_cast<int>(gridDim.x), all.batch * all.heads, all.live->longest,
+                       kWarpgroups * kWarpgroupRows);
+  const int items = sequence_count(all) * all.heads * splits;
+  for (int item = static_cast<int>(blockIdx.x); item < items; item += static_cast<int>(gridDim.x)) {
+    if (item != static_cast<int>(blockIdx.x)) __syncthreads();  // shared memory is used again
+    flash_attention_item<T, kHeadSize, kWarpgroups>(all, splits, use_shared_mask, item);
+  }
+}
+
 // ---- launches ---------------------------------------------------------------------------------
 
 int key_blocks_of(const AttentionCall& call) { return (call.keys + kKeys - 1) / kKeys; }
 
 template <class T, int kHeadSize, int kWarpgroups>
 void enqueue(const AttentionCall& call, const LaunchArgs& args) {
-  const int heads = call.batch * call.heads, rows = kWarpgroups * kWarpgroupRows;
-  const int wanted = multiprocessors() * (kWarpgroups == 2 ? 2 : 1);
-  const int splits = std::clamp((wanted + heads - 1) / heads, 1, (call.queries + rows - 1) / rows);
+  const int resident = multiprocessors() * (kWarpgroups == 2 ? 2 : 1);
+  const int splits =
+      splits_of(resident, call.batch * call.heads, call.queries, kWarpgroups * kWarpgroupRows);
+  const std::int64_t items = std::int64_t{sequence_count(call)} * call.heads * splits;
   const bool use_shared_mask = call.mask != nullptr;
   const auto bytes = static_cast<std::size_t>(
       ResidentLayout<kHeadSize>{key_blocks_of(call)}.bytes(use_shared_mask));
-  launch(stream_of(args),
-         {dim3(static_cast<unsigned>(sequence_count(call) * call.heads * splits)),
-          dim3(kWarpgroups * kWarpgroupThreads), bytes},
-         flash_attention_fwd_sm90<T, kHeadSize, kWarpgroups>, call, splits, use_shared_mask);
+  launch(
+      stream_of(args),
+      {dim3(call.live != nullptr ? static_cast<unsigned>(resident) : static_cast<unsigned>(items)),
+       dim3(kWarpgroups * kWarpgroupThreads), bytes},
+      flash_attention_fwd_sm90<T, kHeadSize, kWarpgroups>, call, call.live != nullptr ? 0 : splits,
+      use_shared_mask);
 }
 
 // Two blocks of two warpgroups on a multiprocessor, or one of four.

@@ -4,9 +4,20 @@
 // length from here.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/attention/attention.h"
+#include "kernels/common/launch.cuh"
 
 namespace sluice::kernels::cuda {
+
+// The call with the real numbers of sequences and tokens.
+__device__ inline AttentionCall live_call(AttentionCall call) {
+  if (call.live == nullptr) return call;
+  call.batch = min(call.batch, call.live->sequences);
+  call.tokens = min(call.tokens, call.live->tokens);
+  return call;
+}
 
 // The call for one sequence of the batch, with its addresses and lengths.
 template <class T>
@@ -28,8 +39,16 @@ __device__ AttentionCall sequence_call(AttentionCall call, int sequence) {
 }
 
 // Sequences to launch: with cu_seqlens one more, which clears the tokens outside of all sequences.
-inline int sequence_count(const AttentionCall& call) {
+__host__ __device__ inline int sequence_count(const AttentionCall& call) {
   return call.batch + (call.cu_seqlens != nullptr ? 1 : 0);
+}
+
+// Thread blocks to launch for `items` of work. A bucket may hold far more sequences than a batch
+// has: then those that the device can hold at once take the items in turn.
+inline unsigned resident_blocks(const AttentionCall& call, std::int64_t items, int per_sm) {
+  if (call.live == nullptr) return static_cast<unsigned>(items);
+  return static_cast<unsigned>(
+      std::min<std::int64_t>(items, std::int64_t{multiprocessors()} * per_sm));
 }
 
 // Zeroes a head of the tokens [begin, end): every `step`-th element from `first` on.

@@ -3,6 +3,8 @@
 // stream) cannot, and is also called to measure algorithms.
 #pragma once
 
+#include "kernels/common/live_counts.h"
+
 namespace sluice::kernels {
 
 // Where a kernel reports invalid values, such as an index out of range: a kernel cannot throw. The
@@ -15,6 +17,7 @@ struct ErrorFlag {
 struct LaunchArgs {
   void* stream = nullptr;  // a cudaStream_t
   ErrorFlag error{};
+  LiveRows live{};
 };
 
 }  // namespace sluice::kernels

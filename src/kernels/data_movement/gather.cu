@@ -1,4 +1,5 @@
 // Gather, GatherElements and GatherND.
+#include "kernels/common/live_limit.cuh"
 #include "kernels/data_movement/data_movement.h"
 #include "kernels/data_movement/element_width.cuh"
 
@@ -6,9 +7,9 @@ namespace sluice::kernels::cuda {
 namespace {
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) gather(const GatherCall take) {
+__global__ void __launch_bounds__(kThreads) gather(const GatherCall take, const LiveLimit limit) {
   const std::int64_t i = thread_index();
-  if (i >= take.total) return;
+  if (i >= limit()) return;
   const auto at = static_cast<unsigned>(i);
   const unsigned row = quotient(take.inner, at), k = at - row * take.inner.size;
   const unsigned outer = quotient(take.count, row), which = row - outer * take.count.size;
@@ -48,8 +49,10 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void run_gather(const GatherCall& take, const LaunchArgs& args) {
-  with_width(take.width,
-             [&]<class T>(T) { launch(stream_of(args), grid_for(take.total), gather<T>, take); });
+  const LiveLimit limit(args.live, take.total);
+  with_width(take.width, [&]<class T>(T) {
+    launch(stream_of(args), grid_for(take.total), gather<T>, take, limit);
+  });
 }
 
 void run_gather_elements(const GatherElementsCall& take, const LaunchArgs& args) {

@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kElementThreads)
     elementwise_interpreter(const ElementTable table, const Extent extent, const Inputs inputs,
                             void* output) {
   const unsigned i = blockIdx.x * kElementThreads + threadIdx.x;
-  if (i >= extent.total) return;
+  if (i >= (extent.live_rows != nullptr ? *extent.live_rows * extent.each : extent.total)) return;
   Value values[kMaxElementValues];
   ElementKind kinds[kMaxElementValues];
   for (int k = 0; k < table.inputs; ++k) {

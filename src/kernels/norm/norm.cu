@@ -2,6 +2,7 @@
 // bytes at a time; longer rows take a block three passes.
 #include "kernels/common/block_reduce.cuh"
 #include "kernels/common/launch.cuh"
+#include "kernels/common/live_limit.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/norm/norm.h"
 
@@ -88,10 +89,11 @@ struct RegisterRow {
 
 // One warp for each row.
 template <class T, int kChunks>
-__global__ void __launch_bounds__(kWarps * 32) layer_norm_fwd_warp(const LayerNormCall call) {
+__global__ void __launch_bounds__(kWarps * 32)
+    layer_norm_fwd_warp(const LayerNormCall call, const LiveLimit rows) {
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
-  if (row >= call.rows) return;
+  if (row >= rows()) return;
   const int n = static_cast<int>(call.n);
   const auto count = static_cast<float>(n);
   RegisterRow<T, kChunks> own;
@@ -109,8 +111,10 @@ __global__ void __launch_bounds__(kWarps * 32) layer_norm_fwd_warp(const LayerNo
 
 // One block for each row.
 template <class T>
-__global__ void __launch_bounds__(kBlock) layer_norm_fwd_block(const LayerNormCall call) {
+__global__ void __launch_bounds__(kBlock)
+    layer_norm_fwd_block(const LayerNormCall call, const LiveLimit rows) {
   const std::int64_t row = blockIdx.x, first = row * call.n;
+  if (row >= rows()) return;
   const T* const x = static_cast<const T*>(call.x) + first;
   const T* const more =
       call.residual != nullptr ? static_cast<const T*>(call.residual) + first : nullptr;
@@ -150,14 +154,15 @@ template <class T>
 void run_layer_norm(const LayerNormCall& call, const LaunchArgs& args) {
   constexpr int kPack = 16 / sizeof(T), kMaxChunks = 1024 / (32 * kPack);
   const bool is_short = call.n <= 1024 && call.n % kPack == 0 && call.plain();
+  const LiveLimit rows(args.live, call.rows);
   if (!is_short)
     return launch(stream_of(args), {dim3(static_cast<unsigned>(call.rows)), dim3(kBlock)},
-                  layer_norm_fwd_block<T>, call);
+                  layer_norm_fwd_block<T>, call, rows);
   const Grid grid{dim3(static_cast<unsigned>((call.rows + kWarps - 1) / kWarps)),
                   dim3(kWarps * 32)};
   if (call.n <= 512)
-    return launch(stream_of(args), grid, layer_norm_fwd_warp<T, kMaxChunks / 2>, call);
-  launch(stream_of(args), grid, layer_norm_fwd_warp<T, kMaxChunks>, call);
+    return launch(stream_of(args), grid, layer_norm_fwd_warp<T, kMaxChunks / 2>, call, rows);
+  launch(stream_of(args), grid, layer_norm_fwd_warp<T, kMaxChunks>, call, rows);
 }
 
 // ---- softmax and norms along an axis ----

@@ -86,6 +86,7 @@ AttentionCall with(AttentionCall call, const KernelArgs& args, std::size_t eleme
   call.v = packed ? q + 2 * width * element : args.inputs[2];
   call.mask = args.inputs.size() > 3 ? args.inputs[3] : nullptr;
   if (args.inputs.size() > 4) call.cu_seqlens = static_cast<const std::int32_t*>(args.inputs[4]);
+  if (call.cu_seqlens != nullptr) call.live = args.live.counts;
   call.out = args.outputs[0];
   return call;
 }

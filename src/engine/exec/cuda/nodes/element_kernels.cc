@@ -99,6 +99,14 @@ Extent extent_of(const Axes& axes, std::size_t inputs, int width) {
   return extent;
 }
 
+// The extent of the live rows.
+Extent live_extent(Extent extent, const LiveRows& live) {
+  if (live.count() == nullptr || extent.total % live.capacity != 0) return extent;
+  extent.live_rows = live.count();
+  extent.each = static_cast<unsigned>(extent.total / live.capacity);
+  return extent;
+}
+
 // The input that the output may overwrite: each thread reads its elements before it writes.
 int overwritten(const ElementProgram& program, const std::vector<ElementInput>& inputs,
                 const std::vector<ElementAccess>& reach) {
@@ -122,7 +130,8 @@ std::unique_ptr<Kernel> compiled(const std::string& name, const ElementProgram& 
   if (!kernel) return nullptr;
   const auto run = [extent, of, kernel](const KernelArgs& args) {
     std::array<void*, kMaxElementInputs + 1> addresses{};
-    std::array<void*, kMaxElementInputs + 2> parameters{const_cast<Extent*>(&extent)};
+    Extent live = live_extent(extent, args.live);
+    std::array<void*, kMaxElementInputs + 2> parameters{&live};
     for (std::size_t i = 0; i <= of.size(); ++i) {
       addresses[i] = i < of.size() ? args.inputs[of[i]] : args.outputs[0];
       parameters[i + 1] = &addresses[i];
@@ -154,7 +163,8 @@ std::unique_ptr<Kernel> interpreted(std::string name, const ElementProgram& prog
   return launched(name + ", interpreted", [table, extent, of, held](const KernelArgs& args) {
     std::array<const void*, kMaxElementInputs> from{};
     for (std::size_t i = 0; i < of.size(); ++i) from[i] = args.inputs[of[i]];
-    run_element_interpreter(table, extent, args, from.data(), args.outputs[0]);
+    run_element_interpreter(table, live_extent(extent, args.live), args, from.data(),
+                            args.outputs[0]);
   });
 }
 
