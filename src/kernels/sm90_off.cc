@@ -4,6 +4,7 @@
 #include "kernels/attention/flash_attention_sm90.h"
 #include "kernels/conv/conv_few_channels_sm90.h"
 #include "kernels/gemm/gemm_sm90.h"
+#include "kernels/gemm/linear_sm90.h"
 
 namespace sluice::kernels::cuda {
 namespace {
@@ -23,5 +24,11 @@ void enqueue_conv_few_channels(const ConvCall&, CUstream_st*) { no_sm90_code(); 
 
 bool gemm_sm90_supports(const TileGemmCall&) { return false; }
 void enqueue_gemm_sm90(const TileGemmCall&, CUstream_st*) { no_sm90_code(); }
+
+bool linear_sm90_supports(const LinearCall&) { return false; }
+void prepare_linear_sm90() { no_sm90_code(); }
+void enqueue_linear_sm90(const LinearCall&, CUstream_st*) { no_sm90_code(); }
+std::size_t packed_linear_weight_bytes(int, int) { no_sm90_code(); }
+void enqueue_pack_linear_weights(const void*, void*, int, int, CUstream_st*) { no_sm90_code(); }
 
 }  // namespace sluice::kernels::cuda

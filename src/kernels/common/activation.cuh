@@ -24,6 +24,24 @@ __device__ inline float gelu_low_precision(float x) {
   return above * (within * sum + 0.5f);
 }
 
+// GELU in fewer instructions yet, with an error of at most 2.6e-5; -infinity becomes NaN. Phi(x) is
+// 1 / 2 + x * p(x * x - kCenter), saturated to [0, 1], which the last FMA does by itself: p grows
+// beyond |x| = 4.4, where it was fitted. Its argument is centered so that terms do not cancel.
+__device__ inline float gelu_saturating(float x) {
+  constexpr float kCenter = 9.68000031f;
+  const float square = x * x - kCenter;
+  float sum = 3.57257175e-11f;
+  for (const float next : {-9.89980542e-10f, 1.33555655e-8f, -1.87983446e-7f, 3.05258982e-6f,
+                           -4.41978809e-5f, 5.8963825e-4f, -8.12110677e-3f, 0.160404414f})
+    sum = sum * square + next;
+  return x * __saturatef(x * sum + 0.5f);  // NaN saturates to 0 and comes back with x
+}
+
+// gelu_tanh as x / (1 + exp(-2 z)), with an error of a few f32 roundings.
+__device__ inline float gelu_tanh_by_exp(float x) {
+  return __fdividef(x, 1 + __expf(x * (-0.0713548163f * x * x - 1.59576912f)));
+}
+
 template <bool kLowPrecision = false>
 __device__ float activated(float x, Activation activation, float low, float high) {
   switch (activation) {

@@ -171,7 +171,9 @@ std::string element_source(const ElementProgram& program, const ElementLayout& l
     text += fmt::format(", const {}* p{}", stored_as(program.inputs()[i]).type, i);
   const std::string_view out = stored_as(program.output()).type;
   text += fmt::format(", {}* out) {{\n", out);
-  text += "  const unsigned i = blockIdx.x * 256u + threadIdx.x;\n  if (i >= (e.live_rows ? *e.live_rows * e.each : e.total)) return;\n";
+  text +=
+      "  const unsigned i = blockIdx.x * 256u + threadIdx.x;\n  if (i >= (e.live_rows ? "
+      "*e.live_rows * e.each : e.total)) return;\n";
   text += offsets_of(layout);
   for (std::size_t i = 0; i < layout.access.size(); ++i)
     text += load_of(i, layout.access[i], stored_as(program.inputs()[i]).type, layout.width);

@@ -58,16 +58,6 @@ struct Barriers {
   }
 };
 
-// A position in a ring of mbarriers: the index, and the parity of the phase.
-struct PipelineState {
-  int index = 0;
-  unsigned phase = 0;
-
-  __device__ void next(int count) {
-    if (++index == count) index = 0, phase ^= 1;
-  }
-};
-
 // Short main loops get more epilogue buffers, long ones more stages. B stays resident where all
 // tiles use the same columns and it takes at most two fifths of the memory.
 template <class S>

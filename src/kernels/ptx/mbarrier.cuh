@@ -36,6 +36,22 @@ __device__ inline void mbarrier_wait(unsigned barrier, unsigned phase) {
       : "memory");
 }
 
+// A position in a ring of mbarriers: the index, and the parity of the phase.
+struct PipelineState {
+  int index = 0;
+  unsigned phase = 0;
+
+  __device__ void next(int count) {
+    if (++index == count) index = 0, phase ^= 1;
+  }
+  // The same as `steps` times next().
+  __device__ void advance(int steps, int count) {
+    index += steps;
+    phase ^= static_cast<unsigned>(index / count) & 1;
+    index %= count;
+  }
+};
+
 // Makes writes to shared memory visible to the async proxy: wgmma and TMA.
 __device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
@@ -75,6 +91,24 @@ __device__ inline void tma_store_2d(const CUtensorMap& map, int byte, int row, u
 // Waits until shared memory of this thread's TMA stores has been read and may be written again.
 __device__ inline void tma_store_wait() {
   asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+// The same in two parts: ends a group of stores; waits for all groups but the last kPending.
+__device__ inline void tma_store_commit() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+template <int kPending>
+__device__ void tma_store_wait_but() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+// Fetches a tensor map, or the box of one into the L2 cache, for loads that follow.
+__device__ inline void prefetch_tensor_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+__device__ inline void tma_prefetch_2d(const CUtensorMap& map, int byte, int row) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(&map),
+               "r"(byte), "r"(row)
+               : "memory");
 }
 
 }  // namespace sluice::kernels::cuda

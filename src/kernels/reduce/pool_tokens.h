@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string_view>
+
+#include "kernels/common/launch_args.h"
+#include "kernels/common/real_type.h"
 
 namespace sluice::kernels {
 
@@ -23,4 +27,19 @@ void pool_tokens(TokenPooling pooling, bool normalize, const float* x, std::size
 void normalize_row(float* row, std::size_t n);
 
 }  // namespace cpu
+
+namespace cuda {
+
+// As on the CPU, of every live sequence.
+struct PoolTokensCall {
+  TokenPooling pooling;
+  bool normalize;
+  const void* x;  // [tokens, n]
+  const std::int32_t* cu_seqlens;
+  float* out;  // [sequences, n]
+  int tokens, sequences, n;
+};
+void pool_tokens(RealType type, const PoolTokensCall& call, const LaunchArgs& args);
+
+}  // namespace cuda
 }  // namespace sluice::kernels

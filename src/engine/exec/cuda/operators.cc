@@ -9,7 +9,7 @@ namespace {
 std::vector<std::span<const Maker>> families() {
   return {gemm_kernels(),  conv_kernels(),        norm_kernels(),          attention_kernels(),
           chain_kernels(), elementwise_kernels(), data_movement_kernels(), reduce_kernels(),
-          rnn_kernels(),   quantized_kernels()};
+          rnn_kernels(),   quantized_kernels(),   token_kernels()};
 }
 
 }  // namespace

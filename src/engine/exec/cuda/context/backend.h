@@ -48,6 +48,9 @@ struct Options {
   // batch: faster for small batches (BERT-base with batch 1: 20 %), but the last bits of a row
   // then depend on the number of rows.
   bool split_k = true;
+  // A row has the same bits whatever the number of rows: GEMMs use one algorithm for each n, k and
+  // epilogue, without split-K.
+  bool batch_invariant = false;
   // Algorithms are chosen by measurement; false: the library's first heuristic result, or one of
   // our kernels that is probably faster.
   bool measure = true;
@@ -184,6 +187,7 @@ std::span<const Maker> data_movement_kernels();  // Transpose, Gather, Concat, S
 std::span<const Maker> reduce_kernels();         // ReduceMean, GlobalAveragePool, ...
 std::span<const Maker> rnn_kernels();            // LSTM, GRU, RNN
 std::span<const Maker> quantized_kernels();      // int8 and fp8 GEMM and convolution
+std::span<const Maker> token_kernels();          // PoolTokens
 
 // Null if there is no CUDA kernel.
 std::unique_ptr<Kernel> make_kernel(const Graph& graph, const Node& node, Context& context);
