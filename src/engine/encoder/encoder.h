@@ -13,24 +13,14 @@
 #include "compute/executor/executor.h"
 #include "compute/workers.h"
 #include "engine/encoder/packed_graph.h"
+#include "engine/encoder/packed_tokens.h"
 #include "engine/exec/program.h"
 
 namespace sluice::engine {
 
-// Sequences of token ids, one after the other: sequence i is ids[cu_seqlens[i]] to
-// ids[cu_seqlens[i + 1]].
-struct PackedTokens {
-  std::span<const std::int32_t> ids;
-  std::span<const std::int32_t> type_ids;    // one for each id; empty: all 0
-  std::span<const std::int32_t> cu_seqlens;  // one more than there are sequences
-
-  std::size_t sequences() const { return cu_seqlens.empty() ? 0 : cu_seqlens.size() - 1; }
-};
-
-struct SequenceError {
-  std::size_t sequence;
-  std::string reason;
-};
+namespace cuda {
+class Context;
+}
 
 struct EncodeRequest {
   PackedTokens tokens;  // stay valid until the end, as `out` does
@@ -47,7 +37,12 @@ struct EncodeResult {
 // is that of the largest call, once for each that runs at a time, whatever the number of models.
 class EncoderDevice {
  public:
+  // The CPU.
   explicit EncoderDevice(compute::Workers& workers, const compute::ExecutorOptions& options = {});
+  // A GPU; options.threads is the number of calls that it computes at a time: while one computes,
+  // another is copied. Throws unavailable in a build without CUDA.
+  EncoderDevice(std::shared_ptr<cuda::Context> gpu, compute::Workers& workers,
+                const compute::ExecutorOptions& options = {.threads = 2});
   ~EncoderDevice();
 
   compute::Workers& workers() const noexcept;
@@ -71,6 +66,7 @@ class Encoder {
   // On a device of its own, whose calls end with the encoder.
   Encoder(const Graph& model, compute::Workers& workers, const EncoderOptions& options = {});
   ~Encoder();
+  Encoder(Encoder&&) noexcept;
 
   const PackedGraph& graph() const noexcept;
 
@@ -85,7 +81,12 @@ class Encoder {
   std::optional<compute::Executor::Ticket> submit(const EncodeRequest& request,
                                                   std::function<void(EncodeResult)> done) const;
 
-  // The program for one batch, for profiles.
+  // Runs all sequences, which have no fault, as one batch, and times each kernel.
+  std::vector<KernelTime> profile(const PackedTokens& tokens) const;
+  // Until the programs that a GPU compiles in the background are ready.
+  void wait_until_ready() const;
+
+  // The program for one batch; null on a GPU.
   std::shared_ptr<const Program> program(const PackedGraph::Sizes& sizes) const;
 
  private:

@@ -205,6 +205,31 @@ PackedGraph::PackedGraph(const Graph& model, const EncoderOptions& options,
   width_ = output[output.rank() - 1];
   if (width_ == 0)
     refuse("output " + in_quotes(graph_[graph_.outputs[0]].name) + " has no columns");
+  require(options.precision == DType::f32 || backend == Backend::cuda,
+          "the CPU computes encoders in fp32");
+  if (options.precision == DType::f32) return;
+  GraphEditor edit(graph_);
+  passes_.push_back(
+      {"to " + std::string(to_string(options.precision)), to_precision(edit, options.precision)});
+  edit.finish();
+}
+
+kernels::RowsOf PackedGraph::rows_of(const Shape& shape) const {
+  for (const std::int64_t size : shape) {
+    if (size > 0 && size % tokens_ == 0) return kernels::RowsOf::tokens;
+    if (size > 0 && size % sequences_ == 0) return kernels::RowsOf::sequences;
+    if (size != 1) break;  // rows of something else contain those
+  }
+  return kernels::RowsOf::other;
+}
+
+std::vector<kernels::RowsOf> PackedGraph::rows() const {
+  std::vector<kernels::RowsOf> all;
+  for (const Node& node : graph_.nodes) {
+    const bool known = !node.outputs.empty() && node.outputs[0] != kNoValue;
+    all.push_back(known ? rows_of(type_of(graph_[node.outputs[0]]).shape) : kernels::RowsOf::other);
+  }
+  return all;
 }
 
 // The last two inputs are those that the pass made; the others are the model's.

@@ -9,6 +9,7 @@
 #include "compute/workers.h"
 #include "engine/graph/graph.h"
 #include "engine/passes/passes.h"
+#include "kernels/common/live_counts.h"
 #include "kernels/reduce/pool_tokens.h"
 
 namespace sluice::engine {
@@ -22,6 +23,8 @@ struct EncoderOptions {
   // output as it is, packed if it has tokens.
   std::optional<kernels::TokenPooling> pooling{};
   bool normalize = false;  // pooled vectors have an L2 norm of 1
+  // What a GPU computes in: f32, f16 or bf16. Results are f32.
+  DType precision = DType::f32;
 };
 
 // Optimized once; each batch sets its sizes, which takes microseconds. See SkipPadding::packed_io
@@ -40,6 +43,8 @@ class PackedGraph {
 
   // The graph for these sizes. Its constants are shared.
   Graph at(const Sizes& sizes) const;
+  // For each node of it, what the rows of its first output are. Rows come first in memory.
+  std::vector<kernels::RowsOf> rows() const;
 
   const std::vector<Input>& inputs() const noexcept { return inputs_; }
   DType input_type(std::size_t i) const { return graph_[graph_.inputs[i]].dtype; }
@@ -58,6 +63,7 @@ class PackedGraph {
   void find_inputs(const std::string& mask);
   void check_inputs() const;
   void add_pooling(const EncoderOptions& options);
+  kernels::RowsOf rows_of(const Shape& shape) const;
   std::int64_t rows_gathered(ValueId input) const;
   void check_rows() const;
   std::int64_t resized(std::int64_t size, const Sizes& sizes) const;

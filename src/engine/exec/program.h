@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,6 +18,12 @@ struct StepTime {
   std::string_view kernel;
   double begin_us, us;
   Track track = Track::cpu;
+};
+
+// The same for a profile that outlives the program.
+struct KernelTime {
+  std::string node, kernel;
+  double us;
 };
 
 // Safe to run from several threads at once.

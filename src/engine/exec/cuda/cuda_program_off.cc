@@ -1,5 +1,6 @@
 // A build without CUDA: no GPU runs a graph.
 #include "base/error.h"
+#include "engine/exec/cuda/bucket_program.h"
 #include "engine/exec/cuda/cuda_program.h"
 #include "engine/exec/gpu.h"
 
@@ -22,6 +23,18 @@ cuda::ConstMemory cuda::Context::constant(const Tensor&) { no_cuda(); }
 
 std::unique_ptr<CudaProgram> make_cuda_program(Graph, std::shared_ptr<cuda::Context>,
                                                std::shared_ptr<cpu::Context>) {
+  no_cuda();
+}
+
+std::shared_ptr<cuda::LanePool> make_cuda_lanes(std::shared_ptr<cuda::Context>, std::size_t) {
+  no_cuda();
+}
+std::size_t free_lane_bytes(const cuda::LanePool&) { return 0; }
+std::size_t trim_lanes(cuda::LanePool&) noexcept { return 0; }
+
+std::shared_ptr<const BucketProgram> make_bucket_program(BucketGraph,
+                                                         std::shared_ptr<cuda::LanePool>,
+                                                         const std::shared_ptr<cpu::Context>&) {
   no_cuda();
 }
 

@@ -102,7 +102,22 @@ struct Scalar {
 
 // cuBLASLt is column-major: its A is our b and its B our a.
 struct CublasltPlan::Impl {
+  // With the library's first choice.
+  struct Heuristic {};
+  Impl(const Context& context, const CublasltGemm& of, Lt& library, const Types& as, Heuristic)
+      : Impl(of, library, as) {
+    const auto found = algorithms(context);
+    best = found.front().algo;
+    scratch = found.front().workspaceSize;
+  }
   Impl(Context& context, const CublasltGemm& of, Lt& library, const Types& as)
+      : Impl(of, library, as) {
+    if (context.options.batch_invariant)
+      choose_invariant(context);
+    else
+      choose(context);
+  }
+  Impl(const CublasltGemm& of, Lt& library, const Types& as)
       : gemm(of),
         types(as),
         lt(library),
@@ -113,9 +128,7 @@ struct CublasltPlan::Impl {
                  of.stride_a)),
         b(layout(as.data, of.transposed_b ? of.k : of.n, of.transposed_b ? of.n : of.k,
                  of.stride_b)),
-        d(layout(as.result, of.n, of.m, of.stride_d)) {
-    choose(context);
-  }
+        d(layout(as.result, of.n, of.m, of.stride_d)) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -160,6 +173,7 @@ struct CublasltPlan::Impl {
   };
 
   void choose(Context& context);
+  void choose_invariant(Context& context);
   bool restore(const std::string& choice);
   std::string serialized() const;
   std::vector<cublasLtMatmulHeuristicResult_t> algorithms(const Context& context) const;
@@ -208,6 +222,27 @@ void CublasltPlan::Impl::choose(Context& context) {
   context.choose(key, serialized(), since);
 }
 
+// The algorithm for a number of rows that keeps every GPU busy, used for all numbers of rows.
+void CublasltPlan::Impl::choose_invariant(Context& context) {
+  constexpr std::int64_t kRows = 4096;
+  CublasltGemm typical = gemm;
+  typical.m = kRows;
+  const std::string key = "for any rows: " + algorithm_key(typical, context.options);
+  if (const AlgorithmChoice known = context.choice(key)) {
+    if (restore(*known)) return;
+    throw Error(Code::unavailable, "cuBLASLt's algorithm for this GEMM does not take " +
+                                       std::to_string(gemm.m) + " rows");
+  }
+  const Context::Mark since = context.mark();
+  const Impl of(context, typical, lt, types, Heuristic());
+  best = of.best;
+  scratch = of.scratch;
+  context.choose(key, serialized(), since);
+  if (!restore(serialized()))
+    throw Error(Code::unavailable, "cuBLASLt's algorithm for this GEMM does not take " +
+                                       std::to_string(gemm.m) + " rows");
+}
+
 // Hexadecimal words: the time in nanoseconds, the workspace size and the cublasLtMatmulAlgo_t.
 std::string CublasltPlan::Impl::serialized() const {
   std::string text = fmt::format("{:x} {:x}", static_cast<std::uint64_t>(us * 1000), scratch);
@@ -247,7 +282,8 @@ std::vector<cublasLtMatmulHeuristicResult_t> CublasltPlan::Impl::algorithms(
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
   // The in-place reduction scheme adds the splits in any order: it is not deterministic.
   const std::uint32_t split = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, context.options.split_k ? split : 0u);
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      context.options.split_k && !context.options.batch_invariant ? split : 0u);
   const auto aligned = static_cast<std::uint32_t>(gemm.alignment);
   for (const auto which :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,

@@ -1,10 +1,14 @@
-// Linear, MatMul and Gemm by cuBLASLt, or by cuDNN if fusing the activation there is faster.
+// Linear, MatMul and Gemm by cuBLASLt, or by cuDNN if fusing the activation there is faster. Linear
+// layers of 16-bit floats on Hopper by our kernel where a row's bits must not depend on the batch.
+#include <limits>
+
 #include "engine/exec/cuda/cudnn/cudnn_fusion.h"
 #include "engine/exec/cuda/nodes/cublaslt_gemm.h"
 #include "engine/exec/cuda/nodes/node_view.h"
 #include "engine/graph/fused_ops.h"
 #include "engine/graph/graph_editor.h"
 #include "kernels/gemm/epilogue_kernel.h"
+#include "kernels/gemm/linear_sm90.h"
 #include "kernels/gemm/pack_weights.h"
 #include "tensor/byte_size.h"
 
@@ -137,10 +141,53 @@ std::string describe(const LinearPlan& plan, const CublasltGemm& gemm, Activatio
   return name;
 }
 
+// The Hopper kernel; null if it does not take the layer.
+std::unique_ptr<Kernel> hopper_linear(const NodeView& view, Context& context) {
+  const Tensor weight = view.constant(1);
+  const DType type = view.in(0).dtype;
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  if (!context.has_sm90() || !weight || (type != DType::f16 && type != DType::bf16) ||
+      weight.shape()[0] > kMost || weight.shape()[1] > kMost)
+    return nullptr;
+  LinearCall call{.type = real_type(type)};
+  call.activation = activation_params_of(view.attributes()).activation;
+  call.k = static_cast<int>(weight.shape()[0]);
+  call.n = static_cast<int>(weight.shape()[1]);
+  call.rows = view.in(0).shape.size() / call.k;
+  if (!linear_sm90_supports(call)) return nullptr;
+  prepare_linear_sm90();
+  const ConstMemory packed = context.packed(
+      weight, "n x k", packed_linear_weight_bytes(call.n, call.k), [&](const void* from, void* to) {
+        enqueue_pack_linear_weights(from, to, call.n, call.k, context.stream());
+      });
+  call.weight = packed.get();
+  std::string name = "wgmma GEMM";
+  if (view.has(2)) name += " + bias";
+  if (call.activation != Activation::none) name += " + " + std::string(to_string(call.activation));
+  if (view.has(3)) name += " + residual";
+  return launched(
+      std::move(name),
+      [call, packed](const KernelArgs& args) {
+        const auto input = [&](std::size_t i) {
+          return i < args.inputs.size() ? args.inputs[i] : nullptr;
+        };
+        LinearCall now = call;
+        now.x = input(0);
+        now.bias = input(2);
+        now.residual = input(3);
+        now.y = args.outputs[0];
+        if (args.live.capacity == call.rows) now.live_rows = args.live.count();
+        enqueue_linear_sm90(now, static_cast<CUstream_st*>(args.stream));
+      },
+      kReadsAll & ~2u, 0, view.has(3) ? 3 : -1);
+}
+
 std::unique_ptr<Kernel> linear(const Graph& graph, const Node& node, Context& context) {
   const NodeView view(graph, node);
   if (!takes(view)) return nullptr;
   if (view.out(0).shape.size() == 0) return nothing_to_do();
+  if (context.options.batch_invariant)
+    if (auto kernel = hopper_linear(view, context)) return kernel;
   const TensorType x = view.in(0);
   const std::int64_t k = view.in(1).shape[0], n = view.in(1).shape[1];
   const ActivationParams activation = activation_params_of(node.attributes);

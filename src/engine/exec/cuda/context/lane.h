@@ -1,0 +1,93 @@
+// Lanes: a stream and memory for one call at a time, shared by all models on a device. A lane's
+// memory grows to what its largest call needs.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "device/cuda/device_buffer.h"
+#include "device/cuda/stream.h"
+#include "engine/exec/cuda/context/backend.h"
+
+namespace sluice::engine::cuda {
+
+class Lane {
+ public:
+  Lane(const Context& context, std::size_t index);
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  const std::size_t index;
+  device::Stream stream;
+  std::byte* memory() const { return static_cast<std::byte*>(memory_.get()); }
+  std::byte* pinned() const { return static_cast<std::byte*>(pinned_.get()); }
+  std::size_t bytes() const noexcept { return bytes_; }
+  // Changes when the memory moves: CUDA graphs that were captured before are not valid any more.
+  std::uint64_t generation() const noexcept { return generation_; }
+
+  // Throws exhausted; the lane is empty then.
+  void reserve(std::size_t bytes, std::size_t pinned_bytes);
+  std::size_t trim() noexcept;  // bytes
+
+ private:
+  const Context& context_;
+  Memory memory_;
+  device::PinnedBuffer pinned_;
+  std::size_t bytes_ = 0, pinned_bytes_ = 0;
+  std::uint64_t generation_ = 0;
+};
+
+// Thread-safe.
+class LanePool {
+ public:
+  LanePool(std::shared_ptr<Context> context, std::size_t lanes);
+
+  // Holds a lane until the end of the scope, and waits for its stream then.
+  class Guard {
+   public:
+    Guard(Guard&& from) noexcept : pool_(from.pool_), lane_(std::exchange(from.lane_, nullptr)) {}
+    Guard& operator=(Guard&&) = delete;
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    ~Guard();
+
+    Lane* operator->() const noexcept { return lane_; }
+    Lane& operator*() const noexcept { return *lane_; }
+
+   private:
+    friend class LanePool;
+    Guard(LanePool& pool, Lane* lane) : pool_(&pool), lane_(lane) {}
+    LanePool* pool_;
+    Lane* lane_;
+  };
+
+  // Waits for a lane and reserves its memory. Throws exhausted if there is none, even after the
+  // memory of free lanes was released.
+  Guard take(std::size_t bytes, std::size_t pinned_bytes);
+  // None if all lanes are taken.
+  std::optional<Guard> try_take(std::size_t bytes, std::size_t pinned_bytes);
+
+  std::size_t lanes() const noexcept { return lanes_.size(); }
+  Context& context() const noexcept { return *context_; }
+  std::shared_ptr<Context> shared_context() const { return context_; }
+  std::size_t free_bytes() const;
+  std::size_t trim() noexcept;  // releases the memory of free lanes; bytes
+
+ private:
+  Guard reserved(Lane* lane, std::size_t bytes, std::size_t pinned_bytes);
+  void put_back(Lane* lane) noexcept;
+
+  const std::shared_ptr<Context> context_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  mutable Mutex mutex_;
+  std::condition_variable_any returned_;
+  std::vector<Lane*> free_ GUARDED_BY(mutex_);
+};
+
+}  // namespace sluice::engine::cuda
