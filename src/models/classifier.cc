@@ -24,8 +24,9 @@ void to_scores(Problem problem, std::span<float> row) {
 }  // namespace
 
 Classifier::Classifier(const std::filesystem::path& folder, compute::Workers& workers,
-                       std::optional<std::int64_t> max_length)
-    : model_(folder, workers, {.output = "logits", .max_length = max_length}),
+                       std::optional<std::int64_t> max_length, const Placement& placement)
+    : model_(folder, workers,
+             {.output = "logits", .max_length = max_length, .placement = placement}),
       labels_(read_labels(folder, model_.width())) {
   if (!model_.per_text())
     throw Error(Code::unavailable, folder.string() + ": its logits are of tokens: sluice tag");

@@ -21,7 +21,8 @@ struct Classified {
 class Classifier {
  public:
   Classifier(const std::filesystem::path& folder, compute::Workers& workers,
-             std::optional<std::int64_t> max_length = std::nullopt);
+             std::optional<std::int64_t> max_length = std::nullopt,
+             const Placement& placement = {});
 
   const Labels& labels() const noexcept { return labels_; }
   std::int64_t max_length() const { return model_.max_length(); }

@@ -48,8 +48,9 @@ struct Embedder::Impl {
   Impl(SentenceFolder of, compute::Workers& on, const EmbedOptions& options)
       : folder(std::move(of)),
         workers(on),
-        encoder(engine::import_model(folder.encoder), on,
-                {.max_length = folder.max_length, .pooling = folder.pooling}),
+        device(options.placement.device),
+        encoder(encoder_at(options.placement, engine::import_model(folder.encoder), on,
+                           {.max_length = folder.max_length, .pooling = folder.pooling})),
         tokenizer(text::Tokenizer::open(folder.encoder)),
         prompt(prompt_of(folder, options)),
         empty_tokens(tokenizer.encode("").size()) {}
@@ -60,6 +61,7 @@ struct Embedder::Impl {
 
   SentenceFolder folder;
   compute::Workers& workers;
+  const std::shared_ptr<engine::EncoderDevice> device;  // outlives the encoder; null: the CPU
   const engine::Encoder encoder;
   const text::Tokenizer tokenizer;
   const std::string prompt;

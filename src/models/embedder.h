@@ -16,6 +16,7 @@
 
 #include "compute/workers.h"
 #include "kernels/reduce/pool_tokens.h"
+#include "models/placement.h"
 #include "models/text_model.h"
 
 namespace sluice::models {
@@ -29,6 +30,7 @@ struct EmbedOptions {
   // What every text begins with: the text of a prompt of the folder, by name; or any text.
   std::optional<std::string> prompt_name{};
   std::optional<std::string> prompt{};
+  Placement placement{};
 };
 
 struct Embedded {

@@ -27,8 +27,9 @@ std::vector<float> softmax_rows(std::span<const float> logits, std::size_t width
 }  // namespace
 
 Tagger::Tagger(const std::filesystem::path& folder, compute::Workers& workers,
-               std::optional<std::int64_t> max_length)
-    : model_(folder, workers, {.output = "logits", .max_length = max_length}),
+               std::optional<std::int64_t> max_length, const Placement& placement)
+    : model_(folder, workers,
+             {.output = "logits", .max_length = max_length, .placement = placement}),
       labels_(read_labels(folder, model_.width())) {
   if (model_.per_text())
     throw Error(Code::unavailable, folder.string() + ": its logits are of texts: sluice classify");

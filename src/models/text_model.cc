@@ -54,8 +54,10 @@ engine::Graph graph_with(const std::string& output, const std::filesystem::path&
 TextModel::TextModel(const std::filesystem::path& folder, compute::Workers& workers,
                      const Options& options)
     : workers_(workers),
-      encoder_(graph_with(options.output, folder), workers,
-               {.max_length = length_for(folder, options.max_length), .output = options.output}),
+      device_(options.placement.device),
+      encoder_(encoder_at(
+          options.placement, graph_with(options.output, folder), workers,
+          {.max_length = length_for(folder, options.max_length), .output = options.output})),
       tokenizer_(text::Tokenizer::open(folder)),
       empty_(tokenizer_.encode("").size()),
       empty_pair_(tokenizer_.encode_pair("", "").size()) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/encoder/encoder.h"
+#include "models/placement.h"
 #include "text/tokenizer.h"
 
 namespace sluice::models {
@@ -29,6 +30,7 @@ class TextModel {
   struct Options {
     std::string output;                        // of the model
     std::optional<std::int64_t> max_length{};  // tokens; none: what the model has positions for
+    Placement placement{};
   };
   // Throws not_found, invalid_argument or unavailable with folder and reason.
   TextModel(const std::filesystem::path& folder, compute::Workers& workers, const Options& options);
@@ -51,6 +53,7 @@ class TextModel {
   text::Encoding encode(const Text& text, bool& truncated) const;
 
   compute::Workers& workers_;
+  const std::shared_ptr<engine::EncoderDevice> device_;  // outlives the encoder; null: the CPU
   const engine::Encoder encoder_;
   const text::Tokenizer tokenizer_;
   const std::size_t empty_, empty_pair_;  // tokens of texts without words

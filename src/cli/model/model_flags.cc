@@ -10,8 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "device/bench/bench.h"
-#include "engine/exec/cuda/cuda_program.h"
+#include "cli/common/open_gpu.h"
 
 namespace sluice::cli {
 namespace {
@@ -26,17 +25,6 @@ constexpr int kTensorCores = 70;  // compute capability from which f16 is the fa
   const std::string other = quantized ? "sluice quantize makes a model of " + flags.precision
                                       : flags.precision + " needs --device cuda";
   throw Error(Code::unavailable, where + " computes in " + known + ": " + other);
-}
-
-std::shared_ptr<engine::cuda::Context> cuda_context(engine::cuda::Options options) {
-  try {
-    return engine::make_cuda_context(std::move(options));
-  } catch (const Error&) {
-    const device::BenchGpus found = device::bench_gpus();
-    if (!found.gpus.empty()) throw;
-    throw Error(Code::unavailable, "there is no GPU to run on: " + found.why_none +
-                                       "; 'sluice doctor' says what is missing");
-  }
 }
 
 std::string how_measured(const engine::PrecisionReport& report) {
@@ -95,7 +83,7 @@ OnDevice on_device(const DeviceFlags& flags, const std::vector<std::string>& lib
   options.library_dirs = library_dirs;
   options.tf32 = made.precision == "tf32";
   const auto from = Steady::now();
-  made.session.gpu = cuda_context(std::move(options));
+  made.session.gpu = open_gpu(std::move(options));
   made.seconds = seconds_between(from, Steady::now());
   if (made.precision == "auto") {
     const bool quick = made.session.gpu->capability() >= kTensorCores;

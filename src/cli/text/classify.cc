@@ -12,6 +12,7 @@
 #include "base/printable.h"
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
+#include "cli/common/library_dirs.h"
 #include "cli/common/model_names.h"
 #include "cli/text/text_lines.h"
 #include "cli/text/text_task.h"
@@ -39,7 +40,9 @@ struct ClassifyFlags : TextTaskFlags {
 class ClassifyTask final : public TextTask {
  public:
   explicit ClassifyTask(const ClassifyFlags& flags)
-      : TextTask(flags), flags_(flags), classifier_(flags.model, workers(), max_length()) {}
+      : TextTask(flags),
+        flags_(flags),
+        classifier_(flags.model, workers(), max_length(), placement()) {}
 
  private:
   Batch run(std::span<const Item> items) override {
@@ -78,6 +81,7 @@ class ClassifyTask final : public TextTask {
 };
 
 struct RerankFlags {
+  TextDeviceFlags on;
   std::string model, query, input;
   std::string format;
   std::size_t top = 10;
@@ -105,7 +109,8 @@ void print(const RerankFlags& flags, std::span<const Passage> passages, std::ost
 int rerank_texts(const RerankFlags& flags, Io& io) {
   compute::Workers workers(flags.threads);
   const models::Classifier classifier(
-      flags.model, workers, flags.max_length > 0 ? std::optional(flags.max_length) : std::nullopt);
+      flags.model, workers, flags.max_length > 0 ? std::optional(flags.max_length) : std::nullopt,
+      placement_of(flags.on, workers));
   if (classifier.labels().names.size() != 1)
     throw Error(Code::unavailable, fmt::format("{} has {} outputs: a cross-encoder has one",
                                                flags.model, classifier.labels().names.size()));
@@ -171,6 +176,7 @@ int classify(Args args, Io& io) {
   app.add_flag("--logits", flags.logits, "the model's own numbers instead of probabilities");
   if (!parse(app, args, io, kClassifyExamples)) return 0;
   flags.model = model_folder(flags.model, io);
+  flags.on.library_dirs = library_dirs(io);
   return ClassifyTask(flags).run_all(io);
 }
 
@@ -198,8 +204,10 @@ int rerank(Args args, Io& io) {
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--json", flags.json, "print a JSON object a line");
+  add_text_device_flags(app, flags.on);
   if (!parse(app, args, io, kRerankExamples)) return 0;
   flags.model = model_folder(flags.model, io);
+  flags.on.library_dirs = library_dirs(io);
   return rerank_texts(flags, io);
 }
 

@@ -9,6 +9,7 @@
 #include "base/printable.h"
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
+#include "cli/common/library_dirs.h"
 #include "cli/common/model_names.h"
 #include "cli/text/text_task.h"
 #include "models/embedder.h"
@@ -20,6 +21,7 @@ constexpr std::string_view kEmbedExamples =
     "  echo 'GPUs are shared.' | sluice embed --model all-MiniLM-L6-v2 --in -\n"
     "  sluice embed --model all-MiniLM-L6-v2 --in articles.ndjson --out vectors.npy\n"
     "  sluice embed --model e5-small --in questions.txt --prompt 'query: ' --out q.npy\n"
+    "  sluice embed --model all-MiniLM-L6-v2 --in articles.ndjson --out v.npy --device cuda\n"
     "A model is a folder as sentence-transformers or transformers saves it. A run that was ended\n"
     "goes on where it was when the same command is given again.";
 
@@ -29,8 +31,9 @@ struct EmbedFlags : TextTaskFlags {
   bool normalize = false, no_normalize = false;
 };
 
-models::EmbedOptions options_of(const EmbedFlags& flags) {
+models::EmbedOptions options_of(const EmbedFlags& flags, models::Placement placement) {
   models::EmbedOptions options = flags.options;
+  options.placement = std::move(placement);
   if (flags.max_length > 0) options.max_length = flags.max_length;
   if (!flags.pooling.empty()) options.pooling = kernels::token_pooling_named(flags.pooling);
   if (flags.pooling == "cls") options.pooling = kernels::TokenPooling::first;
@@ -42,7 +45,7 @@ class EmbedTask final : public TextTask {
  public:
   explicit EmbedTask(const EmbedFlags& flags)
       : TextTask(flags),
-        embedder_(models::Embedder::open(flags.model, workers(), options_of(flags))),
+        embedder_(models::Embedder::open(flags.model, workers(), options_of(flags, placement()))),
         as_rows_(flags.out.ends_with(".npy")) {}
 
  private:
@@ -105,6 +108,7 @@ int embed(Args args, Io& io) {
       ->excludes(normalize);
   if (!parse(app, args, io, kEmbedExamples)) return 0;
   flags.model = model_folder(flags.model, io);
+  flags.on.library_dirs = library_dirs(io);
   std::error_code error;
   if (!std::filesystem::exists(flags.model + "/modules.json", error) && flags.pooling.empty())
     io.err << "sluice: " << printable(flags.model)

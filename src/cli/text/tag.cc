@@ -3,6 +3,7 @@
 
 #include "cli/common/checks.h"
 #include "cli/common/commands.h"
+#include "cli/common/library_dirs.h"
 #include "cli/common/model_names.h"
 #include "cli/text/text_task.h"
 #include "models/tagger.h"
@@ -24,7 +25,9 @@ struct TagFlags : TextTaskFlags {
 class TagTask final : public TextTask {
  public:
   explicit TagTask(const TagFlags& flags)
-      : TextTask(flags), flags_(flags), tagger_(flags.model, workers(), max_length()) {}
+      : TextTask(flags),
+        flags_(flags),
+        tagger_(flags.model, workers(), max_length(), placement()) {}
 
  private:
   Batch run(std::span<const Item> items) override {
@@ -66,6 +69,7 @@ int tag(Args args, Io& io) {
       ->check(CLI::IsMember({"first", "highest", "mean"}));
   if (!parse(app, args, io, kTagExamples)) return 0;
   flags.model = model_folder(flags.model, io);
+  flags.on.library_dirs = library_dirs(io);
   return TagTask(flags).run_all(io);
 }
 

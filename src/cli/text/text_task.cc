@@ -14,14 +14,18 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "cli/common/checks.h"
+#include "cli/common/open_gpu.h"
 #include "cli/common/progress.h"
 #include "cli/text/text_lines.h"
+#include "engine/exec/cuda/bucket_program.h"
 #include "engine/io/model_stamp.h"
 
 namespace sluice::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kTensorCores = 70;  // compute capability from which f16 is the fastest
 
 std::string stamp_of(const std::string& path) {
   struct stat file {};
@@ -152,15 +156,17 @@ class TextTask::Run {
   // What must be equal for a run to go on with what another wrote. A pipe cannot be read again.
   Json key() const {
     if (input_bytes_ == 0 || flags_.fresh) return Steady::now().time_since_epoch().count();
-    return {{"input", flags_.input},
-            {"input_file", stamp_of(flags_.input)},
-            {"format", flags_.format},
-            {"pair", flags_.pair},
-            {"field", flags_.field},
-            {"model", flags_.model},
-            {"model_files", stamp_of_model(flags_.model)},
-            {"max_length", task_.longest()},
-            {"options", task_.options()}};
+    Json key{{"input", flags_.input},
+             {"input_file", stamp_of(flags_.input)},
+             {"format", flags_.format},
+             {"pair", flags_.pair},
+             {"field", flags_.field},
+             {"model", flags_.model},
+             {"model_files", stamp_of_model(flags_.model)},
+             {"max_length", task_.longest()},
+             {"options", task_.options()}};
+    if (flags_.on.on_gpu()) key["device"] = flags_.on.device + " " + flags_.on.precision;
+    return key;
   }
 
   std::unique_ptr<TextOutput> open_output() const {
@@ -252,10 +258,15 @@ class TextTask::Run {
   void report() {
     const double seconds = seconds_between(start_, Steady::now());
     if (flags_.json) {
-      const Json summary{{"texts", texts_},         {"failed", failed_},
-                         {"truncated", truncated_}, {"max_length", task_.longest()},
-                         {"seconds", seconds},      {"texts_per_second", rate()},
-                         {"out", flags_.out},       {"options", task_.options()}};
+      const Json summary{{"texts", texts_},
+                         {"failed", failed_},
+                         {"truncated", truncated_},
+                         {"max_length", task_.longest()},
+                         {"seconds", seconds},
+                         {"texts_per_second", rate()},
+                         {"device", flags_.on.device},
+                         {"out", flags_.out},
+                         {"options", task_.options()}};
       (flags_.out == "-" ? io_.err : io_.out) << summary.dump(2) << "\n";
       return;
     }
@@ -294,6 +305,40 @@ std::string TextTask::error_answer(std::size_t line, const std::string& error) c
   return json_line(line, {{"error", error}});
 }
 
+void add_text_device_flags(CLI::App& app, TextDeviceFlags& flags) {
+  app.add_option("--device", flags.device, "cpu or cuda")->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--precision", flags.precision,
+                 "on a GPU fp32, fp16 or bf16; auto: fp16 where it loses little (default)")
+      ->check(CLI::IsMember({"fp32", "fp16", "bf16", "auto"}));
+  app.add_option("--max-loss", flags.max_loss,
+                 "the most that fp16 and bf16 may differ from fp32, of the largest output: 0.01, "
+                 "for bf16 0.08, otherwise")
+      ->check(CLI::PositiveNumber);
+}
+
+models::Placement placement_of(const TextDeviceFlags& flags, compute::Workers& workers) {
+  if (!flags.on_gpu()) {
+    if (flags.precision != "auto" && flags.precision != "fp32")
+      throw Error(Code::unavailable,
+                  "the CPU computes encoders in fp32: " + flags.precision + " needs --device cuda");
+    return {};
+  }
+  engine::cuda::Options options;
+  options.library_dirs = flags.library_dirs;
+  const std::shared_ptr<engine::cuda::Context> gpu =
+      open_gpu(engine::encoder_context_options(std::move(options)));
+  const bool is_auto = flags.precision == "auto";
+  models::Placement made{.device = std::make_shared<engine::EncoderDevice>(gpu, workers)};
+  if (flags.precision == "fp16" || (is_auto && gpu->capability() >= kTensorCores))
+    made.precision = DType::f16;
+  if (flags.precision == "bf16") made.precision = DType::bf16;
+  constexpr double kLossOfF16 = 0.01, kLossOfBf16 = 0.08;
+  made.max_loss = made.precision == DType::bf16 ? kLossOfBf16 : kLossOfF16;
+  if (flags.max_loss > 0) made.max_loss = flags.max_loss;
+  made.falls_back = is_auto;
+  return made;
+}
+
 void add_text_task_flags(CLI::App& app, TextTaskFlags& flags, std::string out_help) {
   app.add_option("--model,-m", flags.model,
                  "a folder with a model and its tokenizer, or a kept model's name")
@@ -317,6 +362,7 @@ void add_text_task_flags(CLI::App& app, TextTaskFlags& flags, std::string out_he
   app.add_option("--threads", flags.threads, "CPU threads; 0: all this process may use")
       ->check(CLI::Range(0, 1024));
   app.add_flag("--json", flags.json, "print the summary as JSON");
+  add_text_device_flags(app, flags.on);
 }
 
 }  // namespace sluice::cli

@@ -11,11 +11,25 @@
 #include "cli/common/command.h"
 #include "cli/text/text_output.h"
 #include "compute/workers.h"
+#include "models/placement.h"
 #include "models/text_model.h"
 
 namespace sluice::cli {
 
+// Where a text model computes: --device, --precision, --max-loss.
+struct TextDeviceFlags {
+  std::string device = "cpu", precision = "auto";
+  double max_loss = 0;                      // 0: what is usual for the precision
+  std::vector<std::string> library_dirs{};  // of CUDA's libraries
+
+  bool on_gpu() const { return device == "cuda"; }
+};
+void add_text_device_flags(CLI::App& app, TextDeviceFlags& flags);
+// Throws unavailable where the build or machine lacks the device, or it the precision.
+models::Placement placement_of(const TextDeviceFlags& flags, compute::Workers& workers);
+
 struct TextTaskFlags {
+  TextDeviceFlags on;
   std::string model, input, out = "-", format;
   std::int64_t max_length = 0;  // 0: what the model's folder says
   int threads = 0;
@@ -58,6 +72,7 @@ class TextTask {
   // A line of JSON that begins with the line's number.
   static std::string json_line(std::size_t line, const Json& answer);
   compute::Workers& workers() { return workers_; }
+  models::Placement placement() { return placement_of(flags_.on, workers_); }
   std::optional<std::int64_t> max_length() const {
     return flags_.max_length > 0 ? std::optional(flags_.max_length) : std::nullopt;
   }
