@@ -90,7 +90,6 @@ Task<bool> Connection::work() {
   if (!pool().has_capacity(load_->name)) {
     response =
         error_response(503, "exhausted", "too many requests at once", "Try again in a moment.");
-    response.headers.emplace_back("Retry-After", "1");
   } else {
     find_user(false);
     enter(Phase::working, Steady::duration::max());

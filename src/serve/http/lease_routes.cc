@@ -49,12 +49,9 @@ Response lease_error_response(const LeaseError& e) {
 
 // 503 that says what becomes of leases meanwhile.
 Response store_unavailable_response(const broker::StoreUnavailable& e) {
-  auto made =
-      error_response(503, "unavailable", e.reason(),
-                     "Free space on the disk of the state folder. Leases stay meanwhile, and "
-                     "have up to 15 s to be renewed afterwards. Try again.");
-  made.headers.emplace_back("Retry-After", "1");
-  return made;
+  return error_response(503, "unavailable", e.reason(),
+                        "Free space on the disk of the state folder. Leases stay meanwhile, and "
+                        "have up to 15 s to be renewed afterwards. Try again.");
 }
 
 // Wraps a route of one lease: its refusals become statuses.

@@ -141,14 +141,16 @@ Response error_response(int status, std::string_view code, std::string_view mess
   Response made;
   made.status = status;
   made.body = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (status == 503) made.headers.emplace_back("Retry-After", "1");
   return made;
 }
 
 Response error_response(const Error& error) {
-  auto made = error_response(status_of(error.code()).http, word_of(error.code()), error.reason(),
-                             fix_of(error.code()));
-  if (dynamic_cast<const BudgetExhausted*>(&error) != nullptr) made.status = 503;
-  if (error.code() == Code::exhausted) made.headers.emplace_back("Retry-After", "1");
+  const bool is_full = dynamic_cast<const BudgetExhausted*>(&error) != nullptr;
+  auto made = error_response(is_full ? 503 : status_of(error.code()).http, word_of(error.code()),
+                             error.reason(), fix_of(error.code()));
+  if (error.code() == Code::exhausted && made.status != 503)
+    made.headers.emplace_back("Retry-After", "1");
   return made;
 }
 

@@ -112,7 +112,7 @@ struct Response {
 };
 
 // {"error": {"code", "message", "fix"}}. `code` is a stable word for programs; a message of more
-// than 4 KB is cut.
+// than 4 KB is cut. A 503 has Retry-After.
 Response error_response(int status, std::string_view code, std::string_view message,
                         std::string_view fix);
 

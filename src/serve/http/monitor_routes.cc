@@ -26,7 +26,10 @@ Response live(Service&, const RouteContext&) { return json_text(R"({"live":true}
 Response ready(Service& s, const RouteContext&) {
   const bool is = s.ready();
   auto made = json_text(is ? R"({"ready":true})" : R"({"ready":false})");
-  if (!is) made.status = 503;
+  if (!is) {
+    made.status = 503;
+    made.headers.emplace_back("Retry-After", "1");
+  }
   return made;
 }
 

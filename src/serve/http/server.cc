@@ -68,12 +68,11 @@ GuardConfig guard_of(const ServeConfig& config) {
 }
 
 std::string busy_answer(bool by_itself) {
-  auto response = error_response(
+  const auto response = error_response(
       503, "too_many_connections",
       by_itself ? "this client has too many connections" : "all connections are taken",
       by_itself ? "Use those that are open, or raise serve.max_connections_per_peer."
                 : "Try again in a moment, or raise serve.max_connections.");
-  response.headers.emplace_back("Retry-After", "1");
   std::string bytes;
   write_response(response, {false, false, 11, http_date(std::chrono::system_clock::now())}, bytes);
   return bytes;

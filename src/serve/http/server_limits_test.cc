@@ -1,4 +1,5 @@
 // Limits on the effect of one client on the server and on others.
+#include <algorithm>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -151,6 +152,21 @@ TEST_F(LittleMemory, ABodyTakesNoMoreThanItsLength) {
     std::this_thread::sleep_for(5ms);
   }
   EXPECT_EQ(status_of(slow.receive()), 200);
+}
+
+TEST(Answers, Each503SaysOnceWhenToTryAgain) {
+  const auto hints = [](const Response& response) {
+    return std::ranges::count(response.headers, "Retry-After",
+                              [](const auto& field) { return field.first; });
+  };
+  for (const auto& answer :
+       {error_response(503, "unavailable", "the server is stopping", "Ask again."),
+        error_response(Error(Code::unavailable, "not now")), out_of_memory_response()}) {
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_EQ(hints(answer), 1) << answer.body;
+  }
+  EXPECT_EQ(hints(error_response(Error(Code::exhausted, "too many"))), 1);
+  EXPECT_EQ(hints(error_response(404, "not_found", "no", "")), 0);
 }
 
 TEST_F(LittleMemory, OverTheBudgetLargeBodiesAreRefusedAndSmallOnesAccepted) {
