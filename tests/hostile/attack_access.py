@@ -1,53 +1,11 @@
-"""Attacks on what belongs to others: their leases, their processes, the alerts of all, the keys.
-Those of a second user need root, to become one; encodings.idna is read here because they may not."""
-import array, contextlib, encodings.idna, errno, http.client, json, os, shutil, signal, socket, subprocess, tempfile, threading, time, unittest
+"""Attacks on what belongs to others: their leases, their processes, the alerts of all."""
+import array, contextlib, errno, http.client, json, os, shutil, signal, socket, subprocess, tempfile, threading, time, unittest
 
 from hostile.case import Server, heard, memory_of, stopped, wait_for, within
+from hostile.users import (OWNER, SILENCE, STRANGER, WITH_KEY, as_user, audited, needs_root,
+                           open_socket, over_tcp)
 from lease_case import LeaseServer, UnixConnection, exchange
 from serve_case import PROGRAM
-
-OWNER, STRANGER = 41001, 41002
-ADMIN_KEY = "an-admin-key-of-32-characters-01"
-SILENCE = {"rule": "*", "device": "*", "for_s": 365 * 86400}
-needs_root = unittest.skipUnless(os.geteuid() == 0, "becoming another user takes root")
-
-
-def as_user(uid, act):
-    """What `act()` returns, in a process of that user; it must fit JSON."""
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setgid(uid)
-            os.setuid(uid)
-            os.write(theirs, json.dumps(act()).encode())
-        finally:
-            os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours) as answer:
-        text = answer.read()
-    os.waitpid(child, 0)
-    assert text, "the other user's process failed"
-    return json.loads(text)
-
-
-def over_tcp(server, method, path, body=None, key=None):
-    """(status, answer)"""
-    headers = {"X-API-Key": key} if key else {}
-    status, _, text = server.ask(path, method, body, headers)
-    return status, json.loads(text)
-
-
-def audited(server):
-    with open(os.path.join(server.announced["state_dir"], "audit.log")) as f:
-        return [json.loads(line) for line in f]
-
-
-def open_socket(server):
-    """Lets every user connect, as an administrator may choose to."""
-    os.chmod(server.announced["state_dir"], 0o755)
-    os.chmod(server.socket_path, 0o666)
 
 
 def is_alive(process):
@@ -175,11 +133,11 @@ class Others(unittest.TestCase):
 
     @needs_root
     def test_the_unix_socket_is_opened_to_others_as_ordinary_users(self):
-        key = Keys.environment["SLUICE_SERVE_API_KEY"]
+        key = WITH_KEY["SLUICE_SERVE_API_KEY"]
         with tempfile.TemporaryDirectory() as parent:
             os.chmod(parent, 0o755)
             with Server("--demo", "eight-gpus", "--set", "serve.socket_mode=0666",
-                        state=parent + "/state", environment=Keys.environment) as server:
+                        state=parent + "/state", environment=WITH_KEY) as server:
                 self.assertEqual(os.stat(parent + "/state").st_mode & 0o777, 0o711)
 
                 def ask(method, path, body=None, key=None):
@@ -197,9 +155,9 @@ class Others(unittest.TestCase):
 
     @needs_root
     def test_with_an_api_key_each_user_has_leases_of_their_own(self):
-        key = Keys.environment["SLUICE_SERVE_API_KEY"]
+        key = WITH_KEY["SLUICE_SERVE_API_KEY"]
         with Server("--demo", "eight-gpus", "--set", "broker.max_leases_per_peer=2",
-                    environment=Keys.environment) as server:
+                    environment=WITH_KEY) as server:
             body = {"agent": "own", "memory_gb": 1}
 
             def lease():
@@ -395,221 +353,3 @@ class Others(unittest.TestCase):
             finally:
                 victim.kill()
                 victim.wait()
-
-
-class Keys(unittest.TestCase):
-    environment = {"SLUICE_SERVE_API_KEY": "an-api-key-of-32-characters-0001"}
-
-    def test_a_key_that_can_be_guessed_is_refused_at_the_start(self):
-        for name in ("SLUICE_SERVE_API_KEY", "SLUICE_SERVE_ADMIN_KEY"):
-            for key in ("abcd", "fifteen-letters"):
-                with tempfile.TemporaryDirectory() as state:
-                    done = subprocess.run(
-                        [PROGRAM, "serve", "--port", "0", "--state", state], text=True,
-                        env={**os.environ, name: key}, capture_output=True, timeout=within(10))
-                self.assertEqual(done.returncode, 2, done)
-                self.assertIn("at least 16", done.stderr)
-                self.assertIn("openssl rand", done.stderr)
-                self.assertNotIn(key, done.stderr)
-
-    def test_the_admin_key_is_not_the_api_key(self):
-        key = self.environment["SLUICE_SERVE_API_KEY"]
-        with tempfile.TemporaryDirectory() as state:
-            done = subprocess.run([PROGRAM, "serve", "--port", "0", "--state", state], text=True,
-                                  env={**os.environ, **self.environment, "SLUICE_SERVE_ADMIN_KEY": key},
-                                  capture_output=True, timeout=within(10))
-        self.assertEqual(done.returncode, 2, done)
-        self.assertIn("admin_key is the same as api_key", done.stderr)
-
-    def test_guesses_from_many_addresses_lock_out_no_other(self):
-        key = self.environment["SLUICE_SERVE_API_KEY"]
-        with Server("--demo", "eight-gpus", environment=self.environment) as server:
-            for i in range(300):  # each hangs up at once: nobody's, but for the address
-                with contextlib.closing(socket.socket()) as s:
-                    s.bind((f"127.1.{i // 250}.{i % 250 + 1}", 0))
-                    s.connect(("127.0.0.1", server.port))
-                    s.sendall(b"GET /v1/state HTTP/1.1\r\nHost: a\r\nX-API-Key: " + b"y" * 32 + b"\r\n\r\n")
-            time.sleep(0.5)
-            self.assertLess(server.logged().count("wrong key"), 25)
-            if os.geteuid() == 0:
-                ask = lambda: server.ask("/v1/state", headers={"X-API-Key": key})[0]
-                self.assertEqual(as_user(OWNER, ask), 200)
-
-    def test_guessing_is_throttled_and_logged(self):
-        key = self.environment["SLUICE_SERVE_API_KEY"]
-        with Server("--demo", "eight-gpus", environment=self.environment) as server:
-            trusted = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
-            trusted.request("GET", "/v1/state", headers={"X-API-Key": key})
-            self.assertEqual(trusted.getresponse().read()[:1], b"{")
-            began = time.monotonic()
-            statuses = [server.ask("/v1/state", headers={"X-API-Key": f"{i:032}"})[0]
-                        for i in range(300)]
-            allowed = 12 + (time.monotonic() - began) / 6
-            self.assertLessEqual(statuses.count(401), allowed)
-            self.assertEqual(statuses.count(401) + statuses.count(429), 300)
-            self.assertEqual(server.ask("/health")[0], 200)
-            trusted.request("GET", "/metrics", headers={"X-API-Key": key})
-            metrics = trusted.getresponse().read().decode()
-            self.assertIn("\nsluice_http_wrong_keys_total", metrics)
-            self.assertNotIn("\nsluice_http_throttled_keys_total 0\n", metrics)
-            trusted.close()
-            wait_for("the log reports it", lambda: "sent a wrong key" in server.logged())
-            self.assertLess(server.logged().count("wrong key"), 5)
-            self.assertNotIn(key, server.logged())
-
-    @needs_root
-    def test_a_guessing_client_locks_out_no_other_user(self):
-        key = self.environment["SLUICE_SERVE_API_KEY"]
-        with Server("--demo", "eight-gpus", environment=self.environment) as server:
-            def guess():
-                return [server.ask("/v1/state", headers={"X-API-Key": "x" * 32})[0]
-                        for _ in range(50)]
-
-            self.assertIn(429, as_user(STRANGER, guess))
-            self.assertEqual(server.ask("/v1/state", headers={"X-API-Key": key})[0], 200)
-
-    def test_the_admin_key_is_guessed_no_faster_where_nothing_else_needs_one(self):
-        with Server("--demo", "eight-gpus",
-                    environment={"SLUICE_SERVE_ADMIN_KEY": ADMIN_KEY}) as server:
-            self.assertEqual(server.ask("/v1/state")[0], 200)
-            self.assertEqual(over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0], 401)
-            self.assertEqual(
-                over_tcp(server, "POST", "/v1/alerts/silence", SILENCE, ADMIN_KEY)[0], 200)
-            statuses = [over_tcp(server, "POST", "/v1/alerts/silence", SILENCE, "y" * 32)[0]
-                        for _ in range(50)]
-            self.assertEqual(set(statuses), {401, 429})
-            entry = audited(server)[1]
-            self.assertEqual((entry["who"], entry["key"], entry["result"]),
-                             (f"uid:{os.geteuid()}", "admin", "done"))
-            self.assertNotIn(ADMIN_KEY, server.logged() + str(audited(server)))
-
-
-    def test_no_key_is_sent_to_another_process_on_the_port_of_a_stopped_server(self):
-        with tempfile.TemporaryDirectory() as state, socket.create_server(("127.0.0.1", 0)) as thief:
-            thief.settimeout(within(10))
-            environment = {**os.environ, "SLUICE_SERVE_ADMIN_KEY": ADMIN_KEY,
-                           "SLUICE_SERVE_API_KEY": self.environment["SLUICE_SERVE_API_KEY"]}
-            for name in ("SLUICE_URL", "SLUICE_SOCKET"):
-                environment.pop(name, None)
-            client = subprocess.Popen(
-                [PROGRAM, "lease", "list", "--set", "state_dir=" + state,
-                 "--set", f"serve.port={thief.getsockname()[1]}"],
-                env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            with thief.accept()[0] as caught:
-                heard = caught.recv(65536)
-            client.wait(within(10))
-            self.assertIn(b"GET /v1/leases", heard)
-            self.assertNotIn(b"key", heard.lower())
-
-
-class Traces(unittest.TestCase):
-    def test_the_audit_log_has_a_size_and_outlives_a_restart(self):
-        with tempfile.TemporaryDirectory() as state:
-            for run in range(2):
-                with LeaseServer("--set", "serve.audit_log_mb=1", state=state) as server:
-                    connection = server.local()
-                    for i in range(2500):
-                        body = {**SILENCE, "for_s": 1 + run * 10000 + i}
-                        status, answer = exchange(connection, "POST", "/v1/alerts/silence", body)
-                        self.assertEqual(status, 200, answer)
-                    connection.close()
-            sizes = [os.path.getsize(os.path.join(state, n)) for n in ("audit.log", "audit.log.1")]
-            self.assertLessEqual(sum(sizes), 1 << 20)
-            self.assertGreater(sizes[1], 1 << 18)
-            self.assertEqual(os.stat(os.path.join(state, "audit.log")).st_mode & 0o777, 0o600)
-
-    @needs_root
-    def test_ordinary_use_and_long_names_push_no_line_out(self):
-        with LeaseServer("--set", "serve.audit_log_mb=1") as server:
-            self.assertEqual(server.on_socket("POST", "/v1/alerts/silence", SILENCE)[0], 200)
-
-            def attack():
-                connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-
-                def post(path, body):
-                    connection.request("POST", path, json.dumps(body),
-                                       {"Content-Type": "application/json"})
-                    answer = connection.getresponse()
-                    return answer.status, json.loads(answer.read())
-
-                for i in range(300):
-                    lease = post("/v1/leases", {"agent": "x", "memory_gb": 0.1})[1]["lease_id"]
-                    assert post(f"/v1/leases/{lease}/revoke", {"reason": "x" * 9000})[0] == 200
-                    assert post("/v1/leases/" + "%01" * 5000 + "/revoke", {"reason": "x"})[0] == 404
-                return True
-
-            self.assertTrue(as_user(OWNER, attack))
-            self.assertTrue(as_user(STRANGER, lambda: over_tcp(
-                server, "POST", "/v1/alerts/silence", {**SILENCE, "x": "\x01" * 9000})[0] == 403))
-            lines = audited(server)
-            self.assertEqual((lines[0]["who"], lines[0]["result"]), ("uid:0", "done"))
-            self.assertLess(max(len(json.dumps(line)) for line in lines), 4500)
-            self.assertFalse(os.path.exists(os.path.join(server.announced["state_dir"], "audit.log.1")))
-
-    @needs_root
-    def test_preempting_ones_own_leases_pushes_no_line_out(self):
-        with LeaseServer("--set", "broker.escalation=revoke",
-                         "--set", "broker.yield_within_s=0.1") as server:
-            self.assertEqual(server.on_socket("POST", "/v1/alerts/silence", SILENCE)[0], 200)
-
-            def preempt():
-                low = over_tcp(server, "POST", "/v1/leases",
-                               {"agent": "low", "memory_gb": 14, "priority": "low", "ttl_s": 60})[1]
-                over_tcp(server, "POST", "/v1/leases",
-                         {"agent": "high", "memory_gb": 14, "priority": "critical", "wait_s": 3})
-                return over_tcp(server, "GET", f"/v1/leases/{low['lease_id']}")[1]
-
-            self.assertIn("did not yield", json.dumps(as_user(OWNER, preempt)))
-            self.assertEqual([e["who"] for e in audited(server)], ["uid:0"])
-
-    @needs_root
-    def test_one_users_noise_hides_no_other(self):
-        with LeaseServer() as server:
-            def noise():
-                return [over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0] for _ in range(300)]
-
-            as_user(OWNER, noise)
-            as_user(STRANGER, lambda: over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0])
-            self.assertIn(f"uid:{STRANGER}", [e["who"] for e in audited(server)])
-
-    def test_stored_files_are_readable_by_this_user_only(self):
-        with tempfile.TemporaryDirectory() as parent, \
-                LeaseServer(state=parent + "/state") as server:
-            self.assertEqual(os.stat(parent + "/state").st_mode & 0o777, 0o700)
-            server.on_socket("POST", "/v1/alerts/silence", SILENCE)
-            files = sorted(os.listdir(parent + "/state"))
-            self.assertIn("history.db", files)
-            for name in files:
-                mode = os.stat(os.path.join(parent, "state", name)).st_mode & 0o777
-                self.assertEqual(mode & 0o077, 0, f"{name} {mode:o}")
-
-    def test_refusals_do_not_fill_the_audit_log(self):
-        with LeaseServer() as server:
-            for _ in range(1000):
-                self.assertEqual(over_tcp(server, "POST", "/v1/alerts/silence", SILENCE)[0], 403)
-            self.assertLess(len(audited(server)), 40)
-
-    def test_names_speak_to_no_terminal_and_no_browser(self):
-        with LeaseServer() as server:
-            for name in ("a\x1b[2Jb", "a\nb", "a\u009b31mb", "a\u202eb", "a\x00b", "a\u200bb",
-                         "\ufeffname", "name ", "\u00a0name"):
-                status, answer = over_tcp(server, "POST", "/v1/leases",
-                                          {"agent": name, "memory_gb": 1})
-                self.assertEqual(status, 400, answer)
-                self.assertNotIn(name, json.dumps(answer, ensure_ascii=False))
-            markup = "<img src=x onerror=alert(1)>&amp;\"'"
-            lease = server.request(agent=markup)
-            status, headers, text = server.ask("/v1/leases")
-            self.assertTrue(headers["Content-Type"].startswith("application/json"))
-            self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
-            self.assertEqual(json.loads(text)["leases"][0]["agent"], markup)
-            table = subprocess.run([PROGRAM, "lease", "list", "--socket", server.socket_path],
-                                   capture_output=True, text=True, timeout=within(10))
-            self.assertIn(markup[:8], table.stdout, table)
-            # What a client sends is in an answer as JSON, which says so.
-            for path in ("/%1b[2J<script>", "/v1/leases/%1b[2J<script>", "/assets/<script>"):
-                _, headers, text = server.ask(path)
-                self.assertTrue(headers["Content-Type"].startswith("application/json"), path)
-                self.assertNotIn("\x1b", text)
-            server.release(lease)
-            self.assertNotIn("\x1b", server.logged())
