@@ -312,6 +312,26 @@ class Others(unittest.TestCase):
                                  [f"revoke {lease}", f"terminate the holder of {lease}"])
                 self.assertIn("operator", of_broker[0]["detail"])
 
+    def test_no_stream_outlives_its_process_by_a_descriptor_in_flight(self):
+        """A client that sends its own end over the connection leaves it open when it ends."""
+        with LeaseServer() as server:
+            def files():
+                return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+            before = files()
+            child = os.fork()
+            if child == 0:
+                for _ in range(40):
+                    s = socket.socket(socket.AF_UNIX)
+                    s.connect(server.socket_path)
+                    s.sendall(b"GET /v1/events?interval=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    s.recv(400)
+                    s.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                        array.array("i", [s.fileno()]))])
+                os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            wait_for("they are closed", lambda: files() < before + 5, within(5))
+
     @needs_root
     def test_a_lease_is_not_bound_to_a_process_that_got_the_number_later(self):
         with LeaseServer() as server:

@@ -1,6 +1,7 @@
 #include "serve/http/connection.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
@@ -20,6 +21,7 @@ constexpr std::size_t kAnswersInTurn = 8;         // of one client, before other
 constexpr std::size_t kIdleBuffer = 8 << 10;      // larger ones are given back when done with
 constexpr std::size_t kFreeOfCharge = 24 << 10;   // a small request is taken whatever others hold
 constexpr std::uint64_t kBodyOfNoUse = 64 << 10;  // read and dropped where a route takes none
+constexpr int kReadsInSweep = 16;                 // of what a client sends during a stream
 constexpr auto kDrainIdle = std::chrono::milliseconds(200);  // for a request already on its way
 
 }  // namespace
@@ -291,7 +293,25 @@ bool Connection::has_left() {
   return ::poll(&one, 1, 0) > 0;
 }
 
+// Of a Unix socket. A client that only ended its own side still reads.
+bool Connection::is_closed_there() {
+  pollfd one{socket_.native_handle(), 0, 0};
+  return ::poll(&one, 1, 0) > 0 && (one.revents & POLLHUP) != 0;
+}
+
+// During a stream no request is read. A client may have sent descriptors of its own end: unread,
+// they would keep it open, and the stream running, when its process has ended.
+void Connection::discard_input() {
+  char unread[4096];
+  for (int i = 0; i < kReadsInSweep; ++i)
+    if (::recv(socket_.native_handle(), unread, sizeof unread, MSG_DONTWAIT) <= 0) return;
+}
+
 void Connection::sweep(Instant now) {
+  if (phase_ == Phase::streaming && over_socket_) {
+    discard_input();
+    if (is_closed_there()) return end(Unsent::discard);
+  }
   if (phase_ == Phase::waiting && has_left()) return end(Unsent::keep);
   if (now < deadline_) return;
   deadline_ = Instant::max();

@@ -69,6 +69,8 @@ class Connection {
   char* read_buffer(std::size_t& size);
   bool account();
   bool has_left();
+  void discard_input();
+  bool is_closed_there();
 
   // connection_work.cc: what handlers do in a pool of threads.
   void find_user(bool may_read_table);
