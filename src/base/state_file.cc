@@ -91,9 +91,14 @@ std::optional<std::string> read_state_file(const std::string& path, std::size_t 
   }
 }
 
-std::string folder_warning(const std::string& path) {
+std::string folder_warning(const std::string& path, uid_t user) {
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0 || (facts.st_mode & 0022) == 0) return "";
+  if (::stat(path.c_str(), &facts) != 0) return "";
+  if (facts.st_uid != user && facts.st_uid != 0)
+    return path + " belongs to user " + std::to_string(facts.st_uid) +
+           ", who could put other files in the place of ours; do: chown " + std::to_string(user) +
+           " " + path;
+  if ((facts.st_mode & 0022) == 0) return "";
   return path + " can be written by " + ((facts.st_mode & 0002) != 0 ? "every user" : "its group") +
          ", who could put other files in the place of ours; do: chmod go-w " + path;
 }

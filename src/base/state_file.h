@@ -40,8 +40,9 @@ void check_state_file(const std::string& path);
 // has more than `max_bytes`.
 std::optional<std::string> read_state_file(const std::string& path, std::size_t max_bytes);
 
-// Describes unsafe write permissions of a state folder and the fix; empty when they are safe.
-std::string folder_warning(const std::string& path);
+// Describes who else may put files into a state folder, and the fix; empty when nobody may. `user`
+// is the one that the server runs as.
+std::string folder_warning(const std::string& path, uid_t user);
 
 // Removes what is left of a Unix socket at `path`. Throws unavailable where anything else is
 // there, or a socket of another user.

@@ -74,12 +74,24 @@ TEST_F(StateFileTest, AFileThatOthersMayReadIsMadePrivate) {
 }
 
 TEST_F(StateFileTest, AFolderThatOthersMayWriteToGivesAWarning) {
+  const auto folder_warning = [](const std::string& path) {
+    return sluice::folder_warning(path, ::geteuid());
+  };
   EXPECT_EQ(folder_warning(folder), "");
   fs::permissions(folder, fs::perms(0770));
   EXPECT_THAT(folder_warning(folder), HasSubstr("its group"));
   fs::permissions(folder, fs::perms(0757));
   EXPECT_THAT(folder_warning(folder), HasSubstr("every user"));
   EXPECT_EQ(folder_warning(folder + "/none"), "");
+}
+
+TEST_F(StateFileTest, AFolderOfAnotherUserGivesAWarning) {
+  struct stat facts {};
+  ASSERT_EQ(::stat(folder.c_str(), &facts), 0);
+  if (facts.st_uid != 0) GTEST_SKIP() << "another owner takes root";
+  ASSERT_EQ(::chown(folder.c_str(), 4711, 4711), 0);
+  EXPECT_EQ(folder_warning(folder, 4711), "");
+  EXPECT_THAT(folder_warning(folder, 0), HasSubstr("belongs to user 4711"));
 }
 
 TEST_F(StateFileTest, ASymbolicLinkIsRefusedAndItsTargetUntouched) {

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/state_file.h"
@@ -110,6 +112,13 @@ std::optional<Check> check_profile(const device::GpuConfig& config, const device
   return c;
 }
 
+// The one that the last server ran as; the owner of the folder where none ever did.
+uid_t server_user(const std::string& folder) {
+  struct stat facts {};
+  if (::lstat((folder + "/leases.lock").c_str(), &facts) != 0) (void)::stat(folder.c_str(), &facts);
+  return facts.st_uid;
+}
+
 // Adds no check where no server ever ran.
 std::optional<Check> check_state_folder(const std::string& path) {
   constexpr std::uintmax_t kMinFreeBytes = 64 << 20, kGoodFreeBytes = 1 << 30;
@@ -127,10 +136,12 @@ std::optional<Check> check_state_folder(const std::string& path) {
   if (free < kGoodFreeBytes) {
     c.status = free < kMinFreeBytes ? Verdict::fail : Verdict::warn;
     c.fix = "free 1 GiB there: on a full disk no lease is granted and no history kept";
-  } else if (const auto warning = folder_warning(path); !warning.empty()) {
+  } else if (const auto warning = folder_warning(path, server_user(path)); !warning.empty()) {
+    constexpr std::string_view kDo = "; do: ";
+    const auto fix = warning.find(kDo);
     c.status = Verdict::warn;
-    c.detail = warning.substr(0, warning.find("; do: "));
-    c.fix = "chmod go-w " + path;
+    c.detail = warning.substr(0, fix);
+    c.fix = warning.substr(fix + kDo.size());
   }
   return c;
 }
@@ -144,7 +155,7 @@ std::optional<Check> check_leases(const std::string& state_dir) {
     const auto file = state_dir + "/leases.db";
     if (!health.refusal.empty()) {
       c.detail = file + " cannot be used: " + health.refusal;
-      c.fix = "put a good copy in its place, or move it away with its -wal and -shm files";
+      c.fix = "put a good copy in its place, or move it away with its -wal file";
     } else if (!health.damage.empty()) {
       c.detail = "found damaged in " + state_dir + ": " + in_one_line(health.damage);
       c.fix =

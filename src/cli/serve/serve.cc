@@ -98,7 +98,8 @@ void make_folder(const std::string& path, unsigned socket_mode) {
     throw Error(Code::unavailable, "the state folder " + path +
                                        (made ? " cannot be written: " : " cannot be made: ") +
                                        failed.message() + "; choose another with --state DIR");
-  if (const auto warning = folder_warning(path); !warning.empty()) log::warn("{}", warning);
+  if (const auto warning = folder_warning(path, ::geteuid()); !warning.empty())
+    log::warn("{}", warning);
 }
 
 std::string host_name() {
