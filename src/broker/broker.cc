@@ -110,6 +110,9 @@ Broker::Impl::~Impl() {
   thread = {};
   watch.reset();
   delivery_thread = {};
+  if (!store.is_damaged()) return;
+  const Lock lock(mutex);
+  core.write_anew(moment());
 }
 
 Broker::Broker(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}

@@ -131,6 +131,10 @@ bool BrokerCore::save(const Moment& at) {
   return true;
 }
 
+void BrokerCore::write_anew(const Moment& at) noexcept {
+  store_.write_anew(ledger_.live(), usage_.all(), at);
+}
+
 // ---- requests
 
 LeaseRequest BrokerCore::completed(LeaseRequest request) const {

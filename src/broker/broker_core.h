@@ -39,6 +39,8 @@ class BrokerCore {
   // could not be stored; then it is tried again with the next change.
   bool take(const Changes& changes, const Moment& at);
   bool save(const Moment& at);
+  // For a store that was damaged: see Store::write_anew().
+  void write_anew(const Moment& at) noexcept;
 
   // `start`: when the caller began, for the statistics.
   LeaseResponse request(LeaseRequest request, std::uint64_t secret, Instant start,

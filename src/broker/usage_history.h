@@ -18,6 +18,7 @@ class UsageHistory {
   UsageHistory(Store& store, const Plans& plans) : store_(store), plans_(plans) {}
 
   void restore(Footprints footprints) { footprints_ = std::move(footprints); }
+  const Footprints& all() const noexcept { return footprints_; }
 
   // `card_bytes` is the memory of the lease's first card; 0 where it is not known.
   BatchSize batch_for(const Lease& lease, std::uint64_t card_bytes,

@@ -1,54 +1,10 @@
-"""What is done to the files of the server: damaged, cut off, removed, replaced by others' or by
-links; and a full disk. Each server is ended by SIGKILL, as a crash would."""
-import contextlib, hashlib, json, os, resource, shutil, signal, sqlite3, subprocess, tempfile, time
-import unittest
+"""What is done to the files of a server that does not run: damaged, cut off, removed, replaced by
+others' or by links; and a full disk. Each server is ended by SIGKILL, as a crash would."""
+import contextlib, json, os, resource, shutil, sqlite3, time
 
 from hostile.case import memory_of, within
-from lease_case import PROGRAM, LeaseServer, exchange, wait_for
-
-
-class StateFolder(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="sluice-store-")
-        self.state = os.path.join(self.folder.name, "state")
-        os.mkdir(self.state)
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.state, name)
-
-    def serve(self, *arguments):
-        return LeaseServer(*arguments, state=self.state)
-
-    def kill(self, server):
-        server.process.send_signal(signal.SIGKILL)
-        server.process.wait()
-
-    def leases_of_a_killed_server(self, count=6):
-        with self.serve() as server:
-            numbers = [int(server.request(ttl_s=3600)["lease_id"]) for _ in range(count)]
-            self.kill(server)
-        return numbers
-
-    def start_fails(self):
-        """What a server says that does not start."""
-        done = subprocess.run([PROGRAM, "serve", "--port", "0", "--state", self.state],
-                              capture_output=True, text=True, timeout=60)
-        self.assertNotEqual(done.returncode, 0)
-        return done.stderr
-
-    def doctor(self):
-        done = subprocess.run([PROGRAM, "doctor", "--json", "--state", self.state],
-                              capture_output=True, text=True, timeout=60)
-        return next(c for c in json.loads(done.stdout)["checks"] if c["id"] == "leases")
-
-    def contents(self):
-        """Of what is not the server's own to write while it refuses."""
-        own = ("leases.lock", "leases.mark", "sluice.sock", "history.db")
-        return {name: hashlib.sha256(open(self.path(name), "rb").read()).hexdigest()
-                for name in os.listdir(self.state) if not name.startswith(own)}
+from hostile.state_folder import StateFolder
+from lease_case import LeaseServer, exchange, wait_for
 
 
 class Tokens(StateFolder):
@@ -72,8 +28,7 @@ class Tokens(StateFolder):
             self.assertGreater(int(server.request()["lease_id"]), max(given))
 
     def test_numbers_do_not_come_again_after_the_database_is_lost(self):
-        for names in (["leases.db-wal"], ["leases.db-wal", "leases.db-shm"],
-                      ["leases.db", "leases.db-wal", "leases.db-shm"]):
+        for names in (["leases.db-wal"], ["leases.db", "leases.db-wal"]):
             with self.subTest(names):
                 given = self.leases_of_a_killed_server()
                 for name in names:
@@ -129,7 +84,7 @@ class Damage(StateFolder):
         self.expect_report("the write-ahead log is gone", given)
 
     def test_a_mark_that_was_removed_is_reported(self):
-        for names in (["leases.mark"], ["leases.mark", "leases.db-wal", "leases.db-shm"]):
+        for names in (["leases.mark"], ["leases.mark", "leases.db-wal"]):
             with self.subTest(names):
                 given = self.leases_of_a_killed_server()
                 for name in names:
@@ -176,77 +131,6 @@ class Damage(StateFolder):
         with self.serve() as server:
             self.assertEqual(len(server.held()), 6)
             self.assertNotIn("damage", server.logged())
-
-
-class RemovedFiles(StateFolder):
-    """Of a server that runs: it has them open, and a crash would lose what is in them."""
-
-    @contextlib.contextmanager
-    def serve_one_lease(self):
-        """Over one connection: the socket goes with the folder."""
-        with self.serve() as server, contextlib.closing(server.local()) as connection:
-            yield server, connection, server.request(connection, ttl_s=3600)
-
-    def ask(self, connection):
-        return exchange(connection, "POST", "/v1/leases",
-                        {"agent": "a", "memory_gb": 0.001, "pid": 0, "ttl_s": 3600})
-
-    def expect_refused(self, server, connection, held, words):
-        wait_for("reasons", lambda: "leases cannot be stored" in str(server.get("/health")),
-                 within(10))
-        status, answer = self.ask(connection)
-        self.assertEqual(status, 503, answer)
-        self.assertIn(words, str(answer))
-        status, answer = exchange(connection, "POST", f"/v1/leases/{held['lease_id']}/renew",
-                                  {"token": held["token"]})
-        self.assertEqual(status, 503, answer)
-        wait_for("the log", lambda: words in server.logged(), within(10))
-
-    def expect_saved(self, held):
-        self.assertIn("removed while it is in use", self.doctor()["detail"])
-        with self.serve() as server:
-            self.assertEqual([l["lease_id"] for l in server.held()], [held["lease_id"]])
-            self.assertNotIn("damage was found", server.logged())  # but what was reported before
-
-    def test_a_removed_database_is_refused_and_saved_by_sigterm(self):
-        with self.serve_one_lease() as (server, connection, held):
-            os.remove(self.path("leases.db"))
-            self.expect_refused(server, connection, held, "leases.db was removed while it is")
-            server.stop()
-        self.expect_saved(held)
-
-    def test_a_removed_folder_is_refused_and_saved_by_sigterm(self):
-        with self.serve_one_lease() as (server, connection, held):
-            os.rename(self.state, self.state + "-gone")
-            shutil.rmtree(self.state + "-gone")
-            self.expect_refused(server, connection, held, "removed while it is in use")
-            server.stop()
-        self.expect_saved(held)
-
-    def test_a_removed_database_is_reported_after_a_crash(self):
-        with self.serve_one_lease() as (server, connection, held):
-            os.remove(self.path("leases.db"))
-            self.expect_refused(server, connection, held, "leases.db was removed while it is")
-            self.kill(server)
-        self.assertIn("leases.db is gone", self.doctor()["detail"])
-        with self.serve() as server:
-            self.assertIn("leases.db is gone", server.logged())
-
-    def test_a_moved_folder_is_refused_until_it_is_back(self):
-        with self.serve_one_lease() as (server, connection, held):
-            os.rename(self.state, self.state + "-moved")
-            self.expect_refused(server, connection, held, "was moved or replaced")
-            os.rename(self.state + "-moved", self.state)
-            wait_for("leases again", lambda: self.ask(connection)[0] == 200, within(10))
-            self.assertNotIn("damage was found", server.logged())
-
-    def test_the_files_of_the_state_folder_are_private(self):
-        with self.serve_one_lease() as (server, _, _):
-            os.remove(self.path("leases.db-wal"))
-            wait_for("the report", lambda: os.path.exists(self.path("leases.damage")), within(10))
-            modes = {n: os.stat(self.path(n)).st_mode & 0o077 for n in os.listdir(self.state)
-                     if n != "sluice.sock"}
-            self.assertEqual(set(modes.values()), {0}, modes)
 
 
 class Foreign(StateFolder):

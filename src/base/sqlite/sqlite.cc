@@ -11,6 +11,8 @@ namespace sluice {
 
 namespace {
 
+constexpr const char* kOneProcess = "unix-excl";  // SQLite's name of that file layer
+
 Code code_of(int sqlite_code) {
   switch (sqlite_code & 0xff) {
     case SQLITE_FULL: return Code::exhausted;
@@ -47,15 +49,15 @@ std::string with_sql(const Error& error) {
 Database::Database(const std::string& path, bool read_only) {
   const bool on_disk = path != ":memory:";
   if (on_disk)
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+    for (const char* suffix : {"", "-wal", "-journal"}) {
       check_state_file(path + suffix);
       if (!read_only) close_to_others(path + suffix);
     }
   const int flags = SQLITE_OPEN_NOMUTEX | (on_disk ? SQLITE_OPEN_NOFOLLOW : 0) |
                     (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   sqlite3* raw = nullptr;
-  const int code =
-      sqlite3_open_v2(on_disk ? in_real_folder(path).c_str() : path.c_str(), &raw, flags, nullptr);
+  const int code = sqlite3_open_v2(on_disk ? in_real_folder(path).c_str() : path.c_str(), &raw,
+                                   flags, on_disk ? kOneProcess : nullptr);
   handle_.reset(raw);
   if (code != SQLITE_OK) fail(code, "cannot open");
   sqlite3_extended_result_codes(raw, 1);

@@ -31,6 +31,10 @@ class Database {
  public:
   // `path` may be ":memory:". Throws, also where the file or one of SQLite's beside it is no
   // state file of ours (base/state_file.h).
+  //
+  // The connections of one process share the file, and other processes are kept out: SQLite then
+  // has the index of the log in memory. In a file (-shm), which is mapped, that index would end the
+  // process by SIGBUS when somebody truncates it.
   Database(const std::string& path, bool read_only);
 
   // One or more statements without results.

@@ -21,7 +21,7 @@ namespace sluice {
 namespace {
 
 // The formats are SQLite's: https://sqlite.org/fileformat2.html and walformat.html.
-constexpr std::size_t kWalHeader = 32, kFrameHeader = 24, kFileHeader = 108, kIndexHeader = 48;
+constexpr std::size_t kWalHeader = 32, kFrameHeader = 24, kFileHeader = 108;
 constexpr std::uint32_t kWalMagic = 0x377f0682;  // the last bit: words are big-endian
 constexpr std::uint32_t kWalVersion = 3007000;
 
@@ -32,24 +32,17 @@ std::uint32_t big32(Bytes from, std::size_t at) {
          std::uint32_t{from[at + 2]} << 8 | std::uint32_t{from[at + 3]};
 }
 
-template <class T>
-T native(Bytes from, std::size_t at) {
-  T value;
-  std::memcpy(&value, from.data() + at, sizeof value);
-  return value;
-}
-
-std::uint64_t size_of(const StateFile& file) {
+std::uint64_t size_of(int file) {
   struct stat facts {};
-  return ::fstat(file.fd(), &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
+  return ::fstat(file, &facts) == 0 ? static_cast<std::uint64_t>(facts.st_size) : 0;
 }
 
 // Returns the number of bytes read.
-std::size_t read_at(const StateFile& file, std::uint64_t at, std::span<unsigned char> into) {
+std::size_t read_at(int file, std::uint64_t at, std::span<unsigned char> into) {
   std::size_t done = 0;
   while (done < into.size()) {
     const auto n =
-        ::pread(file.fd(), into.data() + done, into.size() - done, static_cast<off_t>(at + done));
+        ::pread(file, into.data() + done, into.size() - done, static_cast<off_t>(at + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0)
       throw Error(Code::unavailable,
@@ -101,9 +94,32 @@ struct WalScan {
   std::optional<FirstPage> page1;  // of the last commit that has one
 };
 
+bool is_same_log(const WalPosition& a, const WalPosition& b) {
+  return a.salt1 == b.salt1 && a.salt2 == b.salt2;
+}
+
+struct WalHeader {
+  WalPosition position;  // without frames
+  std::uint32_t page = 0;
+  Sum sum;
+};
+
+// Nothing where it is damaged or missing.
+std::optional<WalHeader> wal_header(int file) {
+  std::array<unsigned char, kWalHeader> head{};
+  if (read_at(file, 0, head) < head.size()) return std::nullopt;
+  const auto magic = big32(head, 0), page = big32(head, 8);
+  if ((magic & ~1U) != kWalMagic || big32(head, 4) != kWalVersion) return std::nullopt;
+  if (page < 512 || page > 65536 || !std::has_single_bit(page)) return std::nullopt;
+  Sum sum{(magic & 1U) != 0};
+  sum.add(Bytes(head).first(24));
+  if (sum.a != big32(head, 24) || sum.b != big32(head, 28)) return std::nullopt;
+  return WalHeader{{big32(head, 16), big32(head, 20), 0}, page, sum};
+}
+
 class WalReader {
  public:
-  explicit WalReader(const StateFile& file) : file_(file) { scan_.facts.bytes = size_of(file); }
+  explicit WalReader(int file) : file_(file) { scan_.facts.bytes = size_of(file); }
 
   WalScan read() {
     if (scan_.facts.bytes == 0) return scan_;
@@ -111,24 +127,29 @@ class WalReader {
       scan_.facts.has_bad_header = true;
       return scan_;
     }
-    std::uint64_t at = 0;
-    while (read_frame(at)) ++at;
-    count_dropped(at);
+    while (read_frame(next_)) ++next_;
+    count_dropped(next_);
     return scan_;
+  }
+
+  // Reads on, and the header once.
+  bool reaches(const WalPosition& end) {
+    if (!scan_.facts.position && !read_header()) return false;
+    if (!is_same_log(*scan_.facts.position, end)) return false;
+    while (next_ < end.frames && read_frame(next_)) ++next_;
+    return next_ >= end.frames;
+  }
+  bool has_read(const WalPosition& log) const {
+    return scan_.facts.position && is_same_log(*scan_.facts.position, log);
   }
 
  private:
   bool read_header() {
-    std::array<unsigned char, kWalHeader> head{};
-    if (read_at(file_, 0, head) < head.size()) return false;
-    const auto magic = big32(head, 0), page = big32(head, 8);
-    if ((magic & ~1U) != kWalMagic || big32(head, 4) != kWalVersion) return false;
-    if (page < 512 || page > 65536 || !std::has_single_bit(page)) return false;
-    sum_.big = (magic & 1U) != 0;
-    sum_.add(Bytes(head).first(24));
-    if (sum_.a != big32(head, 24) || sum_.b != big32(head, 28)) return false;
-    scan_.facts.position = WalPosition{big32(head, 16), big32(head, 20), 0};
-    frame_.resize(kFrameHeader + page);
+    const auto header = wal_header(file_);
+    if (!header) return false;
+    sum_ = header->sum;
+    scan_.facts.position = header->position;
+    frame_.resize(kFrameHeader + header->page);
     return true;
   }
 
@@ -169,33 +190,13 @@ class WalReader {
     }
   }
 
-  const StateFile& file_;
+  int file_;
+  std::uint64_t next_ = 0;  // frame
   WalScan scan_;
   Sum sum_;
   std::vector<unsigned char> frame_;
   std::optional<FirstPage> pending_;
 };
-
-// Two copies of one header, in the machine's byte order; the second is written first.
-std::optional<WalPosition> position_in_index(const std::string& path) {
-  const StateFile file(path, O_RDONLY);
-  if (!file.is_open()) return std::nullopt;
-  std::array<unsigned char, 2 * kIndexHeader> both{};
-  if (read_at(file, 0, both) < both.size()) return std::nullopt;
-  const auto head = Bytes(both).first(kIndexHeader);
-  if (!std::ranges::equal(head, Bytes(both).subspan(kIndexHeader))) return std::nullopt;
-  Sum sum{std::endian::native == std::endian::big};
-  sum.add(head.first(40));
-  const bool is_good = native<std::uint32_t>(head, 0) == kWalVersion && head[12] == 1 &&
-                       native<std::uint32_t>(head, 40) == sum.a &&
-                       native<std::uint32_t>(head, 44) == sum.b;
-  if (!is_good) return std::nullopt;
-  return WalPosition{big32(head, 32), big32(head, 36), native<std::uint32_t>(head, 16)};
-}
-
-bool is_same_log(const WalPosition& a, const WalPosition& b) {
-  return a.salt1 == b.salt1 && a.salt2 == b.salt2;
-}
 
 std::string damaged_after(const WalFacts& wal) {
   return fmt::format(
@@ -227,15 +228,14 @@ SqliteFacts inspect_sqlite(const std::string& path) {
   const StateFile file(path, O_RDONLY);
   facts.exists = file.is_open();
   if (!facts.exists) return facts;
-  facts.bytes = size_of(file);
+  facts.bytes = size_of(file.fd());
   std::array<unsigned char, kFileHeader> head{};
-  auto page1 = first_page(Bytes(head).first(read_at(file, 0, head)));
+  auto page1 = first_page(Bytes(head).first(read_at(file.fd(), 0, head)));
   if (const StateFile wal(path + "-wal", O_RDONLY); wal.is_open()) {
-    const auto scan = WalReader(wal).read();
+    const auto scan = WalReader(wal.fd()).read();
     facts.wal = scan.facts;
     if (scan.page1) page1 = *scan.page1;
   }
-  facts.last_seen = position_in_index(path + "-shm");
   facts.is_database = page1.is_database, facts.has_tables = page1.has_tables;
   facts.application_id = page1.application_id;
   facts.user_version = static_cast<std::int32_t>(page1.user_version);
@@ -255,24 +255,33 @@ void require_ours(const SqliteFacts& facts, std::int64_t application_id,
 
 std::string wal_damage(const SqliteFacts& facts, const std::optional<WalPosition>& expected) {
   const auto& wal = facts.wal;
-  const bool is_expected = facts.last_seen || expected;
-  if (wal.has_bad_header && (wal.bytes > kWalHeader || is_expected))
+  if (wal.has_bad_header && (wal.bytes > kWalHeader || expected))
     return "the header of the write-ahead log is damaged, so nothing of it can be read";
-  for (const auto& known : {facts.last_seen, expected})
-    if (known && known->frames > 0)
-      if (auto loss = loss_since(*known, wal); !loss.empty()) return loss;
+  if (expected && expected->frames > 0)
+    if (auto loss = loss_since(*expected, wal); !loss.empty()) return loss;
   // Frames of a transaction that was cut off may lie behind the end; where the end is known, they
   // are no loss.
-  const bool is_known =
-      facts.last_seen && wal.position && is_same_log(*facts.last_seen, *wal.position);
+  const bool is_known = expected && wal.position && is_same_log(*expected, *wal.position);
   return wal.dropped == 0 || is_known ? "" : damaged_after(wal);
 }
 
-std::optional<WalPosition> wal_position(const std::string& path, std::uint64_t frames) {
-  const StateFile file(path + "-wal", O_RDONLY);
-  std::array<unsigned char, kWalHeader> head{};
-  if (!file.is_open() || read_at(file, 0, head) < head.size()) return std::nullopt;
-  return WalPosition{big32(head, 16), big32(head, 20), frames};
+std::optional<WalPosition> wal_position(int log, std::uint64_t frames) {
+  const auto header = wal_header(log);
+  if (!header) return std::nullopt;
+  return WalPosition{header->position.salt1, header->position.salt2, frames};
+}
+
+struct WalCheck::Impl {
+  int log;
+  WalReader reader;
+};
+
+WalCheck::WalCheck(int log) : impl_(std::make_unique<Impl>(Impl{log, WalReader(log)})) {}
+WalCheck::~WalCheck() = default;
+
+bool WalCheck::reaches(const WalPosition& end) {
+  if (!impl_->reader.has_read(end)) impl_->reader = WalReader(impl_->log);
+  return impl_->reader.reaches(end);
 }
 
 }  // namespace sluice

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -35,8 +36,6 @@ struct SqliteFacts {
   bool has_tables = false;
   std::int64_t application_id = 0, user_version = 0;  // as of the last commit in the log
   WalFacts wal;
-  // The end of the log when its last user was killed, by SQLite's index beside it (-shm).
-  std::optional<WalPosition> last_seen;
 };
 
 // Throws unavailable where a file cannot be read, or is no state file of ours.
@@ -49,11 +48,29 @@ void require_ours(const SqliteFacts& facts, std::int64_t application_id,
                   std::int64_t known_version);
 
 // One sentence about what of the log is lost or damaged; empty where it is whole. `expected` is
-// where it ended at least, by another record.
+// where it ended, by another record.
 std::string wal_damage(const SqliteFacts& facts, const std::optional<WalPosition>& expected);
 
-// The position in a log that is in use, of `frames` frames; for a process that has it open
-// through SQLite, which keeps no locks on the log.
-std::optional<WalPosition> wal_position(const std::string& path, std::uint64_t frames);
+// The two below are for a process that has the log open through SQLite, which keeps no locks on it.
+
+// The position in a log of `frames` frames; nothing where its header is damaged. `log` is open for
+// reading.
+std::optional<WalPosition> wal_position(int log, std::uint64_t frames);
+
+// Reads a log again that this process has written. SQLite trusts what it wrote: it would copy what
+// somebody else has put into the log meanwhile over the database.
+class WalCheck {
+ public:
+  explicit WalCheck(int log);  // stays open for longer than this
+  ~WalCheck();
+
+  // Whether all frames up to `end` are as they were written. Reads on from the end of the last
+  // call, or from the start where the log has begun anew. Throws unavailable.
+  bool reaches(const WalPosition& end);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace sluice

@@ -1,8 +1,6 @@
 #include "broker/store/store.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,12 +9,13 @@
 #include <limits>
 #include <optional>
 #include <thread>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/sqlite/sqlite.h"
+#include "broker/store/connection.h"
+#include "broker/store/ended_rows.h"
 #include "broker/store/open_files.h"
 #include "broker/store/store_folder.h"
 #include "broker/store/store_rows.h"
@@ -36,35 +35,7 @@ LeaseId first_number(WallTime now) {
   return static_cast<LeaseId>(std::max(us.count(), decltype(us.count()){0}));
 }
 constexpr LeaseId kBlock = 65536;  // numbers reserved at once: a wait for the disk for so many
-constexpr auto kNoteEvery = std::chrono::milliseconds(100), kFilesEvery = kNoteEvery * 10;
-
-// The file holds the holders' secrets: for our eyes only, and so SQLite's beside it.
-void make_private(const std::string& path) {
-  const StateFile file(path, O_RDWR | O_CREAT);
-  ::fchmod(file.fd(), 0600);
-}
-
-// The file is ours alone, so nobody has it locked for long; and the broker waits meanwhile.
-constexpr int kPatience_ms = 50;
-
-void prepare(Database& db, Durability durability) {
-  sqlite3_busy_timeout(db.get(), kPatience_ms);
-  db.run("PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0");
-  db.run(durability == Durability::power ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL");
-}
-
-// Closing the last connection merges the log into the file. Not where the file is refused.
-void merge_on_close(Database& db, bool yes) {
-  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, yes ? 0 : 1, nullptr);
-}
-
-// SQLite's files beside `path` that are not there yet.
-std::vector<std::string> missing_beside(const std::string& path) {
-  std::vector<std::string> names{path + "-wal", path + "-shm"};
-  std::error_code ignored;
-  std::erase_if(names, [&](const std::string& name) { return fs::exists(name, ignored); });
-  return names;
-}
+constexpr auto kPause = std::chrono::milliseconds(100), kFilesEvery = kPause * 10;
 
 }  // namespace
 
@@ -83,13 +54,16 @@ struct Store::Impl {
   void open();
   void open_file(const std::string& path);
   void close_all();
-  Past read_past(Statement& rows, const Moment& at);
+  void close_damaged();
   void report_and_drop(const StoredRows& rows);
   void work(std::stop_token stop);
   void checkpoint();
   void look_at_files() noexcept;
+  void look_at_log();
   void require_files() const;
-  void note_position();
+  void require_whole();
+  void refuse_log();
+  bool find_damage() noexcept;
   void require_reserved(LeaseId id);
   void reserve_above(LeaseId id);
   bool copy_pages();  // true when next to nothing of the log is left to copy
@@ -97,20 +71,18 @@ struct Store::Impl {
 
   const Options options;
   std::optional<StoreFolder> folder;  // this and the next are absent in memory
-  std::optional<OpenFiles> files;
+  std::optional<OpenFiles> files;     // outlives the databases
+  std::string trouble;                // with them, as it was reported last
+  std::optional<WalCheck> check;      // has read what was merged of the log
+  bool has_anew = false;              // write_anew() has written the leases to another file
   std::unique_ptr<Database> db, checkpointer;
   std::unique_ptr<Database> reader, finder;  // absent in memory
 
   // Statements are made once; the writer's are under the broker's lock and this one,
   // which the last step of a checkpoint takes too.
   Mutex writing;
-  std::optional<Statement> save, forget, forget_of_peer;
-  void count_ended() REQUIRES(writing);
-  std::size_t forget_some(std::size_t rows, const Moment& at) REQUIRES(writing);
-  std::size_t ended GUARDED_BY(writing) = 0;                                  // rows, about
-  std::unordered_map<std::string, std::size_t> ended_of GUARDED_BY(writing);  // the same by peer
-  std::string most_ended GUARDED_BY(writing);  // the peer that had most when that was looked at
-  unsigned looks_again_in GUARDED_BY(writing) = 0;
+  std::optional<Statement> save, forget;
+  std::optional<EndedRows> ended GUARDED_BY(writing);
 
   mutable Mutex reading, finding;  // a long look back holds up no short one
   // Readers pass through it, so that those who read without pause let a checkpoint in: a mutex
@@ -123,8 +95,8 @@ struct Store::Impl {
   std::atomic<int> frames{0};        // in the log; changed under `writing`
 
   struct Tasks {  // for the thread; set under `waking`
-    std::atomic<bool> checkpoint{false}, reserve{false}, note{false};
-    bool any() const { return checkpoint || reserve || note; }
+    std::atomic<bool> checkpoint{false}, reserve{false};
+    bool any() const { return checkpoint || reserve; }
   };
   void wake(std::atomic<bool> Tasks::*task);
   Mutex waking;
@@ -137,9 +109,8 @@ Store::Impl::Impl(Options o) : options(std::move(o)) {
   open();
   save.emplace(*db, kSaveLease);
   forget.emplace(*db, kForgetLeases);
-  forget_of_peer.emplace(*db, kForgetLeasesOfPeer);
   const Lock guard(writing);
-  count_ended();
+  ended.emplace(*db);
   if (!folder) return;
   thread = std::jthread([this](std::stop_token stop) { work(stop); });
 }
@@ -148,7 +119,10 @@ Store::Impl::Impl(Options o) : options(std::move(o)) {
 Store::Impl::~Impl() {
   thread = {};
   if (!folder) return;
-  look_at_files();
+  if (find_damage()) {
+    close_damaged();
+    return;
+  }
   const bool is_anew = files->needs_copy() && folder->write_anew(*db);
   const bool is_elsewhere = !files->has_database();
   close_all();
@@ -159,8 +133,19 @@ Store::Impl::~Impl() {
   folder->mark().sync();
 }
 
+// Neither the file nor its log is written to.
+void Store::Impl::close_damaged() {
+  merge_on_close(*db, false);
+  close_all();
+  if (has_anew && folder->put_aside()) folder->put_anew(reserved);
+}
+
 void Store::Impl::close_all() {
-  save.reset(), forget.reset(), forget_of_peer.reset();
+  save.reset(), forget.reset();
+  {
+    const Lock guard(writing);
+    ended.reset();
+  }
   finder.reset(), reader.reset(), checkpointer.reset(), db.reset();
 }
 
@@ -172,18 +157,20 @@ void Store::Impl::open() {
   }
   folder.emplace(options.dir);
   const auto path = folder->database();
-  const auto made = missing_beside(path);
+  std::error_code ignored;
+  const bool has_log = fs::exists(path + "-wal", ignored);
   try {
     open_file(path);
   } catch (const Error& e) {
     close_all();
-    std::error_code ignored;
-    for (const auto& name : made) fs::remove(name, ignored);
+    if (!has_log) fs::remove(path + "-wal", ignored);
     if (e.code() == Code::internal) refuse_store(path, e.reason());
     throw Error(Code::unavailable, fmt::format("{}: {}", path, e.reason()));
   }
   folder->sign();
+  fs::remove(path + "-shm", ignored);  // of an earlier version, which shared its index
   files.emplace(options.dir);
+  check.emplace(files->log());
 }
 
 void Store::Impl::open_file(const std::string& path) {
@@ -206,7 +193,10 @@ void Store::Impl::open_file(const std::string& path) {
 
 int Store::Impl::after_commit(void* self, sqlite3*, const char*, int pages) {
   auto& store = *static_cast<Impl*>(self);
-  if (store.frames.exchange(pages) != pages) store.wake(&Tasks::note);
+  store.frames = pages;
+  if (store.files)
+    if (const auto end = store.files->log_was_written(static_cast<unsigned>(pages)))
+      store.folder->mark().note(end);  // for the next start: so much of the log there has to be
   if (pages >= store.options.checkpoint_pages) store.wake(&Tasks::checkpoint);
   return SQLITE_OK;
 }
@@ -222,16 +212,16 @@ void Store::Impl::work(std::stop_token stop) {
   while (true) {
     {
       const Lock guard(waking);
-      const bool is_due = woken.wait_for(waking, stop, kFilesEvery, [this]() { return due.any(); });
-      if (!is_due && stop.stop_requested()) return;
+      woken.wait_for(waking, stop, kFilesEvery, [this]() { return due.any(); });
+      if (stop.stop_requested()) return;
     }
-    std::chrono::milliseconds pause = kNoteEvery;
+    std::chrono::milliseconds pause = kPause;
     try {
+      look_at_log();
       look_at_files();
       if (due.reserve.exchange(false)) reserve_above(reserved);
       if (due.checkpoint) checkpoint();
       due.checkpoint = false;  // after: what came meanwhile was for a log that is empty now
-      if (due.note.exchange(false)) note_position();  // before: what comes meanwhile is done again
     } catch (const Error& e) {
       log::warn("leases: the log cannot be merged into the file, or no numbers reserved: {}",
                 e.what());
@@ -244,14 +234,13 @@ void Store::Impl::work(std::stop_token stop) {
 }
 
 void Store::Impl::look_at_files() noexcept try {
-  const auto before = files->trouble();
   files->look();
-  const auto trouble = files->trouble();
   folder->write_report();
-  if (trouble == before) return;
+  if (files->trouble() == trouble) return;
+  trouble = files->trouble();
   if (trouble.empty())
     log::info("leases: the files are in their places again");
-  else if (files->is_removed())
+  else if (files->is_removed() || files->is_damaged())
     folder->report(trouble);
   else
     log::error("leases: {}", trouble);
@@ -259,14 +248,37 @@ void Store::Impl::look_at_files() noexcept try {
   log::warn("leases: the files could not be looked at: {}", e.what());
 }
 
-// Behind by up to a tenth of a second: SQLite's index beside the log is exact, and this is for
-// when that is lost, too.
-void Store::Impl::note_position() {
-  const Lock guard(writing);
-  if (!files->are_in_place()) return;
-  const int in_log = frames;
-  const auto at = wal_position(folder->database(), static_cast<unsigned>(in_log));
-  if (at) folder->mark().note(at);
+// At where it begins; all of it is read before it is merged.
+void Store::Impl::look_at_log() {
+  const Lock no_write(writing);
+  if (!files->has_log_header()) files->set_log_damaged();
+}
+
+// Throws unavailable where the content is not what was written: SQLite would copy it.
+void Store::Impl::require_whole() {
+  look_at_files();
+  require_files();
+  if (files->is_log_whole(*check)) return;
+  const Lock guard(writing);  // it may have begun anew while it was read
+  check.emplace(files->log());
+  if (!files->is_log_whole(*check)) refuse_log();
+}
+
+// When nobody else uses the store.
+bool Store::Impl::find_damage() noexcept try {
+  look_at_files();
+  if (!files->is_log_whole(*check)) files->set_log_damaged();
+  look_at_files();
+  return files->is_damaged();
+} catch (const std::exception& e) {
+  log::warn("leases: the log cannot be read: {}", e.what());
+  return files->is_damaged();
+}
+
+void Store::Impl::refuse_log() {
+  files->set_log_damaged();
+  look_at_files();
+  require_files();
 }
 
 // The next block is reserved before this one is used up, so that no caller waits for it.
@@ -291,8 +303,13 @@ void Store::Impl::reserve_above(LeaseId id) {
 // writer wait: a few pages, and the disk's answer. Readers that begin afterwards read the file
 // alone.
 void Store::Impl::checkpoint() {
-  for (int pass = 0; pass < 4 && !copy_pages(); ++pass) continue;
+  bool has_few = false;
+  for (int pass = 0; pass < 4 && !has_few; ++pass) {
+    require_whole();
+    has_few = copy_pages();
+  }
   const Lock no_reader(entrance), no_timeline(reading), no_look_up(finding), no_write(writing);
+  if (!files->is_log_whole(*check)) refuse_log();
   copy_pages();
 }
 
@@ -301,6 +318,7 @@ bool Store::Impl::copy_pages() {
   int in_log = 0, copied = 0;
   const int code = sqlite3_wal_checkpoint_v2(checkpointer->get(), nullptr,
                                              SQLITE_CHECKPOINT_PASSIVE, &in_log, &copied);
+  files->database_was_written();
   if (code != SQLITE_OK && code != SQLITE_BUSY) checkpointer->fail(code, "checkpoint");
   return in_log - copied <= kFew;
 }
@@ -341,7 +359,7 @@ void Store::Impl::report_and_drop(const StoredRows& rows) {
   folder->report_rows(found, *db);
   try {
     drop_damaged(*db, rows);
-    count_ended();
+    ended->count();
   } catch (const Error& e) {  // a full disk; they are left out all the same
     log::warn("leases: damaged rows stay in the file: {}", e.what());
   }
@@ -367,48 +385,16 @@ void Store::write(std::span<const Lease* const> leases, const Moment& at) {
   std::optional<Transaction> all;
   const auto over = static_cast<std::size_t>(
       std::ranges::count(leases, State::ended, [](const Lease* l) { return l->state; }));
-  const bool full = impl_->ended + over > impl_->options.keep_ended;
+  const bool full = impl_->ended->total() + over > impl_->options.keep_ended;
   if (leases.size() > 1 || full) all.emplace(*impl_->db);
   for (const auto* lease : leases) {
     bind_lease(*impl_->save, *lease, at);
     impl_->save->step();
   }
   // Two for one, so that it shrinks where it has grown past the limit.
-  const auto gone = full ? impl_->forget_some(2 * over, at) : std::size_t{0};
+  const auto gone = full ? impl_->ended->forget(2 * over, at) : std::size_t{0};
   if (all) all->commit();
-  if (over == 0 && gone == 0) return;
-  for (const auto* lease : leases)
-    if (lease->state == State::ended) ++impl_->ended_of[lease->request.peer];
-  auto& most = impl_->ended_of[impl_->most_ended];
-  impl_->ended += over;
-  impl_->ended -= std::min(gone, impl_->ended);
-  most -= std::min(gone, most);
-}
-
-void Store::Impl::count_ended() {
-  ended = 0;
-  ended_of.clear();
-  Statement rows(*db, "SELECT peer, count(*) FROM leases WHERE state = 'ended' GROUP BY peer");
-  while (rows.step()) {
-    ended_of[rows.text(0)] = static_cast<std::size_t>(rows.number(1));
-    ended += static_cast<std::size_t>(rows.number(1));
-  }
-}
-
-// The oldest of the peer that has most: one that has many costs others none of theirs.
-std::size_t Store::Impl::forget_some(std::size_t rows, const Moment& at) {
-  constexpr unsigned kLookEvery = 64;
-  if (looks_again_in-- == 0) {
-    looks_again_in = kLookEvery;
-    const auto most =
-        std::ranges::max_element(ended_of, {}, [](const auto& of) { return of.second; });
-    if (most != ended_of.end()) most_ended = most->first;
-  }
-  forget_of_peer->bind(most_ended)
-      .bind(unix_ms(at.wall))
-      .bind(static_cast<std::int64_t>(rows))
-      .step();
-  return static_cast<std::size_t>(sqlite3_changes(db->get()));
+  if (over > 0 || gone > 0) impl_->ended->were_written(leases, gone);
 }
 
 void Store::write(const FootprintKey& key, std::span<const Footprint> runs, const Moment& at,
@@ -434,13 +420,29 @@ void Store::probe(const Moment& at) {
   save_state(state, "probe", std::to_string(unix_ms(at.wall)));
 }
 
+bool Store::is_damaged() {
+  impl_->thread = {};
+  return impl_->files && impl_->find_damage();
+}
+
+void Store::write_anew(std::span<const Lease* const> leases, const Footprints& footprints,
+                       const Moment& at) noexcept try {
+  Database fresh(":memory:", false);
+  settle_schema(fresh);
+  write_rows(fresh, leases, footprints, impl_->options.boot_id, at);
+  impl_->has_anew = impl_->folder->write_anew(fresh);
+} catch (const std::exception& e) {
+  log::error("leases: they cannot be written to a new file and are lost: {}", e.what());
+}
+
 std::string Store::damage() const { return impl_->folder ? impl_->folder->damage() : ""; }
 
 void Store::forget_old(const Moment& at) {
+  if (!has_its_files()) return;
   const Lock guard(impl_->writing);
   const auto before = unix_ms(at.wall - impl_->options.keep_for);
   impl_->forget->bind(before).bind(std::int64_t{kForgetAtOnce}).step();
-  if (sqlite3_changes(impl_->db->get()) > 0) impl_->count_ended();
+  if (sqlite3_changes(impl_->db->get()) > 0) impl_->ended->count();
   // An earlier version may have written more than the broker keeps now.
   const auto surplus = impl_->db->number("SELECT count(*) FROM footprints") -
                        static_cast<std::int64_t>(kMaxFootprints);
@@ -458,31 +460,6 @@ std::optional<Lease> Store::find(LeaseId id, const Moment& at) const {
   return s.step() ? std::optional(lease_from(s, at)) : std::nullopt;
 }
 
-// A row that makes no sense costs itself only; one that cannot be read, those older than it.
-Store::Past Store::Impl::read_past(Statement& rows, const Moment& at) {
-  Past past;
-  const auto skip = [&](const std::string& which, const Error& e) {
-    if (e.code() != Code::internal) throw e;
-    if (++past.damaged > damaged_reported)
-      log::warn("leases: {} is damaged: {}", which, e.reason());
-  };
-  try {
-    while (rows.step()) {
-      past.first = static_cast<LeaseId>(rows.number(0));
-      try {
-        past.leases.push_back(lease_from(rows, at));
-      } catch (const Error& e) {
-        skip(fmt::format("the row of lease {}", rows.number(0)), e);
-      }
-    }
-  } catch (const Error& e) {
-    skip("leases.db", e);
-  }
-  if (past.damaged > damaged_reported) damaged_reported = past.damaged;
-  std::ranges::reverse(past.leases);
-  return past;
-}
-
 Store::Past Store::between(std::int64_t from_ms, std::int64_t to_ms, std::size_t limit,
                            const Moment& at, LeaseId before) const {
   { const Lock turn(impl_->entrance); }
@@ -494,7 +471,7 @@ Store::Past Store::between(std::int64_t from_ms, std::int64_t to_ms, std::size_t
   s.bind(to_ms).bind(from_ms);
   s.bind(before == 0 ? kAll : static_cast<std::int64_t>(before));
   s.bind(static_cast<std::int64_t>(limit));
-  return impl_->read_past(s, at);
+  return read_past(s, at, impl_->damaged_reported);
 }
 
 }  // namespace sluice::broker

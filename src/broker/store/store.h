@@ -69,7 +69,9 @@ class Store {
   // that cannot be read is never replaced by an empty one; a foreign or newer one is not
   // opened at all. Damage of the log is reported (see damage()), and what is left is used.
   explicit Store(Options options);
-  // Where the database was removed, its rows are written to a new one.
+  // Where the database was removed, its rows are written to a new one. Where it was damaged,
+  // nothing is written to it: what write_anew() was given takes its place, and it is kept beside
+  // that.
   ~Store();
 
   struct Loaded {
@@ -90,9 +92,16 @@ class Store {
              const FootprintKey* instead = nullptr);
   // Throws where a lease could not be written now.
   void probe(const Moment& at);
-  // False where a file was removed, moved or replaced while it is open, as of the last look, which
-  // is each second. Then nothing is written: the functions above throw unavailable. Thread-safe.
+  // False where a file was removed, moved, replaced or damaged while it is open, as of the last
+  // look, which is each second. Then nothing is written: the functions above throw unavailable.
+  // Thread-safe.
   bool has_its_files() const noexcept;
+  // For the end, when nobody else uses the store: true where somebody else has cut off or
+  // overwritten the database or its log. Reads all of the log.
+  bool is_damaged();
+  // For such a database: these are in the file that the next store opens. Logs a failure.
+  void write_anew(std::span<const Lease* const> leases, const Footprints& footprints,
+                  const Moment& at) noexcept;
   // The damage found when the store was opened, until leases.damage is removed; lines with their
   // time. Empty without damage. Thread-safe.
   std::string damage() const;

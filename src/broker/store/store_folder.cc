@@ -146,8 +146,8 @@ std::string read_damage(const std::string& dir) {
 void refuse_store(const std::string& path, std::string_view why) {
   throw Error(Code::unavailable,
               fmt::format("{} cannot be used: {}. Nothing was changed. Put a good copy in its "
-                          "place, or move it away with the -wal and -shm files beside it to begin "
-                          "without leases; those of holders are then unknown",
+                          "place, or move it away with the -wal file beside it to begin without "
+                          "leases; those of holders are then unknown",
                           path, why));
 }
 
@@ -271,19 +271,34 @@ bool StoreFolder::write_anew(Database& db) noexcept try {
   return false;
 }
 
+bool StoreFolder::put_aside() noexcept try {
+  const auto name = copy_name();
+  for (const char* suffix : {"-wal", ""})
+    if (fs::exists(database() + suffix))
+      fs::rename(database() + suffix, dir_ + "/" + name + suffix);
+  log::warn("leases: what was damaged is kept as {}, with the leases that had ended", name);
+  copy_ = name;
+  drop_older_copies();
+  return true;
+} catch (const std::exception& e) {
+  log::error("leases: what is damaged cannot be moved aside, and the leases are in {}: {}", anew_,
+             e.what());
+  return false;
+}
+
 // The log beside it is of the file that is gone: its pages must not be merged into this one.
 void StoreFolder::put_anew(LeaseId reserved) noexcept try {
   if (fs::exists(database()))
     throw Error(Code::unavailable, "another file has its place; they are in " + anew_);
-  for (const char* suffix : {"-wal", "-shm"}) fs::remove(database() + suffix);
+  fs::remove(database() + "-wal");
   fs::rename(anew_, database());
   StoreMark mark(mark_file(dir_));
   mark.note(std::nullopt);
   mark.reserve(reserved);
   write_report();
-  log::warn("leases: leases.db was removed; all leases are in a new one");
+  log::warn("leases: leases.db was removed or damaged; the leases are in a new one");
 } catch (const std::exception& e) {
-  log::error("leases: leases.db was removed, and there is no new one: {}", e.what());
+  log::error("leases: leases.db was removed or damaged, and there is no new one: {}", e.what());
 }
 
 StoreHealth store_health(const std::string& dir) {

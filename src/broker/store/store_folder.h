@@ -1,6 +1,6 @@
 // The folder of a store: its lock, and checks that its files are ours and complete.
 //
-//   leases.db      the database, with -wal and -shm beside it while it is open
+//   leases.db      the database, with -wal beside it while it is open
 //   leases.lock    locked by the one process that may write; names it
 //   leases.mark    numbers that were reserved, and where the log ended; see store_mark.h
 //   leases.damage  damage with its time, one line each; the operator removes it after reading
@@ -45,9 +45,11 @@ class StoreFolder {
   // Writes what could not be written before. Thread-safe.
   void write_report() noexcept;
 
-  // For a database that was removed while it is open: the first writes its rows to another file,
-  // and false says that it cannot; the second, when it is closed, gives that file its name.
+  // For a database that was removed or damaged while it is open: the first writes rows to another
+  // file, and false says that it cannot; the last, when it is closed, gives that file its name. The
+  // second makes room for it: what is damaged becomes leases.db.damaged-TIME.
   bool write_anew(Database& db) noexcept;
+  bool put_aside() noexcept;
   void put_anew(LeaseId reserved) noexcept;
 
  private:

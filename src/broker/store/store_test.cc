@@ -235,7 +235,7 @@ TEST_F(StoreTest, NumbersGoOnAboveThoseOfADatabaseThatIsGoneThoughTheClockIsSetB
     last = store.load(kNow).last_id + 1;
     write(store, {lease(last)});
   }
-  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
+  for (const char* suffix : {"", "-wal"}) std::filesystem::remove(path + suffix);
   const Moment before{kNow.now, kNow.wall - std::chrono::hours(24 * 365)};
   EXPECT_GE(Store(options).load(before).last_id, last);
 }
@@ -356,11 +356,22 @@ TEST_F(StoreTest, ASecondBrokerIsRefusedWithTheOwner) {
 
 TEST_F(StoreTest, HoldsSecretsAndIsPrivate) {
   const Store store(options);
-  for (const char* name : {"db", "db-wal", "db-shm", "mark", "lock"}) {
+  for (const char* name : {"db", "db-wal", "mark", "lock"}) {
     struct stat s {};
     ASSERT_EQ(::stat((options.dir + "/leases." + name).c_str(), &s), 0) << name;
     EXPECT_EQ(s.st_mode & 0777, 0600U) << name;
   }
+}
+
+// A mapped file ends the process by SIGBUS when somebody truncates it.
+TEST_F(StoreTest, NoFileIsMapped) {
+  std::filesystem::create_directories(options.dir);
+  std::ofstream(path + "-shm") << "of an earlier version";
+  const Store store(options);
+  std::ifstream maps("/proc/self/maps");
+  const std::string text{std::istreambuf_iterator<char>(maps), {}};
+  EXPECT_EQ(text.find(options.dir), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(path + "-shm"));
 }
 
 TEST_F(StoreTest, AFileThatIsNoDatabaseIsRefusedAndLeftAlone) {

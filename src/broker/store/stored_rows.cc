@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
+#include "base/log.h"
 #include "base/sqlite/checked_row.h"
 #include "broker/store/store_rows.h"
 
@@ -122,6 +122,44 @@ void seal_rows(Database& db) {
     others.boot = boot.text(0);
   db.run("DELETE FROM state");
   save_all(db, others.footprints, others.boot);
+}
+
+// A row that makes no sense costs itself only; one that cannot be read, those older than it.
+Store::Past read_past(Statement& rows, const Moment& at, std::atomic<std::size_t>& reported) {
+  Store::Past past;
+  const auto skip = [&](const std::string& which, const Error& e) {
+    if (e.code() != Code::internal) throw e;
+    if (++past.damaged > reported) log::warn("leases: {} is damaged: {}", which, e.reason());
+  };
+  try {
+    while (rows.step()) {
+      past.first = static_cast<LeaseId>(rows.number(0));
+      try {
+        past.leases.push_back(lease_from(rows, at));
+      } catch (const Error& e) {
+        skip(fmt::format("the row of lease {}", rows.number(0)), e);
+      }
+    }
+  } catch (const Error& e) {
+    skip("leases.db", e);
+  }
+  if (past.damaged > reported) reported = past.damaged;
+  std::ranges::reverse(past.leases);
+  return past;
+}
+
+void write_rows(Database& db, std::span<const Lease* const> leases, const Footprints& footprints,
+                const std::string& boot, const Moment& at) {
+  Transaction all(db);
+  Statement save(db, kSaveLease), report(db, kSaveFootprint), state(db, kSaveState);
+  for (const auto* lease : leases) {
+    bind_lease(save, *lease, at);
+    save.step();
+  }
+  for (const auto& [key, runs] : footprints)
+    save_footprint(report, key, footprints_text(runs.runs), runs.at_ms);
+  save_state(state, "boot", boot);
+  all.commit();
 }
 
 }  // namespace sluice::broker

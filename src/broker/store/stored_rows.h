@@ -1,8 +1,11 @@
 // All rows of the store, each compared with its checksum, for a start and for `sluice doctor`.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,5 +37,12 @@ void drop_damaged(Database& db, const StoredRows& rows);
 
 // Writes the checksum of each row of a database that had none.
 void seal_rows(Database& db);
+
+// What is left of `rows`. Damage is logged where there is more of it than `reported`, which grows.
+Store::Past read_past(Statement& rows, const Moment& at, std::atomic<std::size_t>& reported);
+
+// Into a new database with tables.
+void write_rows(Database& db, std::span<const Lease* const> leases, const Footprints& footprints,
+                const std::string& boot, const Moment& at);
 
 }  // namespace sluice::broker

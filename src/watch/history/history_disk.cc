@@ -38,6 +38,8 @@ std::unique_ptr<HistoryDisk> open_once(const std::string& path, std::uint64_t ma
                                                     HistoryStore::writer(path, max_bytes),
                                                     HistoryStore::reader(path), 0});
   disk->last_batch = disk->writer.last_batch();
+  std::error_code ignored;
+  fs::remove(path + "-shm", ignored);  // of an earlier version, which shared its index
   return disk;
 }
 
