@@ -37,6 +37,11 @@ LeaseId first_number(WallTime now) {
 constexpr LeaseId kBlock = 65536;  // numbers reserved at once: a wait for the disk for so many
 constexpr auto kPause = std::chrono::milliseconds(100), kFilesEvery = kPause * 10;
 
+// The last pass of a checkpoint holds up all leases while it waits for the disk. Where the pass
+// before took longer than this, the log grows instead, up to so many times its size.
+constexpr auto kMaxHold = std::chrono::milliseconds(50);
+constexpr int kMaxGrowth = 8;
+
 }  // namespace
 
 WallTime wall_of(Instant t, const Moment& moment) {
@@ -57,7 +62,7 @@ struct Store::Impl {
   void close_damaged();
   void report_and_drop(const StoredRows& rows);
   void work(std::stop_token stop);
-  void checkpoint();
+  bool checkpoint();
   void look_at_files() noexcept;
   void look_at_log();
   void require_files() const;
@@ -66,7 +71,7 @@ struct Store::Impl {
   bool find_damage() noexcept;
   void require_reserved(LeaseId id);
   void reserve_above(LeaseId id);
-  bool copy_pages();  // true when next to nothing of the log is left to copy
+  int copy_pages();  // returns how many of the log are left
   static int after_commit(void* self, sqlite3*, const char*, int pages);
 
   const Options options;
@@ -220,8 +225,11 @@ void Store::Impl::work(std::stop_token stop) {
       look_at_log();
       look_at_files();
       if (due.reserve.exchange(false)) reserve_above(reserved);
-      if (due.checkpoint) checkpoint();
-      due.checkpoint = false;  // after: what came meanwhile was for a log that is empty now
+      if (due.checkpoint) {
+        const bool is_done = checkpoint();
+        due.checkpoint = !is_done;  // what came meanwhile was for a log that is empty now
+        if (!is_done) pause = kFilesEvery;
+      }
     } catch (const Error& e) {
       log::warn("leases: the log cannot be merged into the file, or no numbers reserved: {}",
                 e.what());
@@ -229,7 +237,9 @@ void Store::Impl::work(std::stop_token stop) {
       due.checkpoint = false;
     }
     const Lock guard(waking);
-    woken.wait_for(waking, stop, pause, [this]() { return due.checkpoint || due.reserve; });
+    const bool is_late = pause > kPause;
+    woken.wait_for(waking, stop, pause,
+                   [&]() { return due.reserve || (due.checkpoint && !is_late); });
   }
 }
 
@@ -301,26 +311,33 @@ void Store::Impl::reserve_above(LeaseId id) {
 // Most of the log is copied while the broker goes on writing. The log starts over only
 // when nothing of it is left and nobody reads from it, so the rest is copied while readers and the
 // writer wait: a few pages, and the disk's answer. Readers that begin afterwards read the file
-// alone.
-void Store::Impl::checkpoint() {
-  bool has_few = false;
-  for (int pass = 0; pass < 4 && !has_few; ++pass) {
+// alone. On a slow disk the log starts over when a pass without the locks happens to copy all of
+// it. False where that is awaited.
+bool Store::Impl::checkpoint() {
+  constexpr int kFew = 64, kPasses = 4;
+  const bool is_too_long = frames >= kMaxGrowth * options.checkpoint_pages;
+  auto took = Steady::duration::zero();
+  int left = kFew + 1;
+  for (int pass = 0; pass < (is_too_long ? 1 : kPasses) && left > kFew; ++pass) {
     require_whole();
-    has_few = copy_pages();
+    const auto begun = Steady::now();
+    left = copy_pages();
+    took = Steady::now() - begun;
   }
+  if (took > kMaxHold && !is_too_long) return left <= 0;  // below 0: it has begun anew
   const Lock no_reader(entrance), no_timeline(reading), no_look_up(finding), no_write(writing);
   if (!files->is_log_whole(*check)) refuse_log();
   copy_pages();
+  return true;
 }
 
-bool Store::Impl::copy_pages() {
-  constexpr int kFew = 64;
-  int in_log = 0, copied = 0;
+int Store::Impl::copy_pages() {
+  int copied = 0;
   const int code = sqlite3_wal_checkpoint_v2(checkpointer->get(), nullptr,
-                                             SQLITE_CHECKPOINT_PASSIVE, &in_log, &copied);
+                                             SQLITE_CHECKPOINT_PASSIVE, nullptr, &copied);
   files->database_was_written();
   if (code != SQLITE_OK && code != SQLITE_BUSY) checkpointer->fail(code, "checkpoint");
-  return in_log - copied <= kFew;
+  return frames - copied;  // SQLite counts those that were there when it began
 }
 
 // ---- the contract
