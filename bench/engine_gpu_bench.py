@@ -10,8 +10,6 @@ pictures in channels-last order; batch norms are folded into the convolutions fo
 Encoders get padded sequences and a mask. "sluice" computes all places, as torch.compile does, and
 "skipping padding" the tokens alone; outputs are compared at the tokens.
 """
-import argparse
-import datetime
 import json
 import pathlib
 import statistics
@@ -25,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from onnx import numpy_helper
 
-from machine import commit
+import gpu_models
 from models import input_flags, inputs_of, model_file
 
 CASES = {  # model, batch, length of sequences
@@ -228,28 +226,11 @@ def measure(case, given):
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("program", help="build/sluice")
-    options.add_argument("--models", type=pathlib.Path, required=True, help="folder of the models")
-    options.add_argument("--only", nargs="*", default=[""], help="cases that begin so")
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--seconds", type=float, default=1.0, help="for each program in each round")
-    options.add_argument("--out", type=pathlib.Path)
-    given = options.parse_args()
-    driver = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-                            text=True, stdout=subprocess.PIPE).stdout.strip()
-    result = {"suite": "engine", "what": "models on a GPU in fp16, inputs and outputs on the device",
-              "date": datetime.date.today().isoformat(), "commit": commit(),
-              "device": torch.cuda.get_device_name(), "driver": driver,
-              "peers": {"torch": torch.__version__},
-              "command": f"bench/engine_gpu_bench.py build/sluice --models DIR --rounds {given.rounds} "
-                         f"--seconds {given.seconds}" + (f" --only {' '.join(given.only)}" if given.only != [""]
-                                                          else ""), "cases": []}
-    for case in CASES:
-        if case.startswith(tuple(given.only)):
-            result["cases"].append(measure(case, given))
-            if given.out:  # what is there so far
-                given.out.write_text(json.dumps(result, indent=2) + "\n")
+    given = gpu_models.arguments(__doc__)
+    result = gpu_models.result(given, "engine_gpu_bench.py",
+                               "models on a GPU in fp16, inputs and outputs on the device",
+                               {"torch": torch.__version__})
+    gpu_models.measure_cases(result, CASES, measure, given)
     print(json.dumps(result, indent=2))
 
 

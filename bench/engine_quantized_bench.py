@@ -6,15 +6,12 @@
 Needs the Python packages onnx and numpy. `sluice quantize` makes the models, with ranges from random
 inputs: their speed is that of any other. Inputs and outputs lie on the device, whose own clock is read.
 """
-import argparse
-import datetime
 import json
-import pathlib
 import statistics
 import subprocess
 import sys
 
-from machine import commit
+import gpu_models
 from models import model_file
 
 CASES = {  # model, batch, length of sequences
@@ -65,26 +62,12 @@ def measure(case, given):
 
 
 def main():
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("program", help="build/sluice")
-    options.add_argument("--models", type=pathlib.Path, required=True, help="folder of the models")
-    options.add_argument("--only", nargs="*", default=[""], help="cases that begin so")
-    options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--seconds", type=float, default=1.0, help="for each model in each round")
-    options.add_argument("--out", type=pathlib.Path)
-    given = options.parse_args()
-    device, driver = subprocess.run(
-        ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], text=True,
-        stdout=subprocess.PIPE, check=True).stdout.strip().split(", ")
-    result = {"suite": "engine",
-              "what": "models on a GPU in fp16 and quantized, inputs and outputs on the device",
-              "date": datetime.date.today().isoformat(), "commit": commit(), "device": device,
-              "driver": driver, "peers": {"int8": "of u8 and i8", "fp8": "of e4m3"},
-              "command": f"bench/engine_quantized_bench.py build/sluice --models DIR --rounds "
-                         f"{given.rounds} --seconds {given.seconds}",
-              "cases": [measure(case, given) for case in CASES if case.startswith(tuple(given.only))]}
-    if given.out:
-        given.out.write_text(json.dumps(result, indent=2) + "\n")
+    given = gpu_models.arguments(__doc__)
+    result = gpu_models.result(
+        given, "engine_quantized_bench.py",
+        "models on a GPU in fp16 and quantized, inputs and outputs on the device",
+        {"int8": "of u8 and i8", "fp8": "of e4m3"})
+    gpu_models.measure_cases(result, CASES, measure, given)
 
 
 main()
