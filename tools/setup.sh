@@ -20,10 +20,10 @@ build_packages=(
   libcli11-dev libspdlog-dev libfmt-dev prometheus-cpp-dev? libsqlite3-dev libssl-dev libdnnl-dev libhwy-dev
   'libjpeg62-turbo-dev|libjpeg-turbo8-dev' libpng-dev libre2-dev libutf8proc-dev
   'libcudnn9-headers-cuda-13|libcudnn9-headers-cuda-12?'
-  libjs-dygraphs? libgtest-dev libgmock-dev libbenchmark-dev
+  libjs-dygraphs?
 )
 test_packages=(
-  clang curl python3-venv clang-format xz-utils
+  libgtest-dev libgmock-dev libbenchmark-dev clang curl python3-venv clang-format xz-utils
 )
 
 # Wanted by single tests, which are skipped with a reason where these cannot be had.
@@ -141,10 +141,14 @@ card_archs() {
   tr ' ' '\n' <<<"$archs" | sed '/^$/d' | sort -nu | paste -sd ';'
 }
 
-# configure_and_build [TARGET...]
+# configure_and_build TESTS [TARGET...]
+# TESTS: ON, or OFF to do without them, and without the packages they need. A build folder that has
+# tests keeps them, so that ./run after ./test need not configure.
 # SLUICE_CUDA_ARCHS in the environment is taken for what the cards would be asked.
 configure_and_build() {
-  local chosen archs= options=()
+  local chosen archs= tests=$1 wanted options=()
+  shift
+  if grep -qs '^SLUICE_TESTS:BOOL=ON' "$build/CMakeCache.txt"; then tests=ON; fi
   chosen=$(preset)
   mkdir -p "$build"
   [ -x /usr/local/cuda/bin/nvcc ] && PATH="$PATH:/usr/local/cuda/bin"
@@ -152,13 +156,14 @@ configure_and_build() {
     archs=${SLUICE_CUDA_ARCHS:-$(card_archs)}
     [ -z "$archs" ] || options=("-DSLUICE_CUDA_ARCHS=$archs")
   fi
-  if [ "$(cat "$build/.preset" 2>/dev/null)" != "$chosen $archs" ] || [ ! -f "$build/build.ninja" ]; then
+  wanted="$chosen $archs tests=$tests"
+  if [ "$(cat "$build/.preset" 2>/dev/null)" != "$wanted" ] || [ ! -f "$build/build.ninja" ]; then
     say "Configuring ($chosen${archs:+, for compute capability $(sed 's/\([0-9]\)\b/.\1/g; s/;/, /g' <<<"$archs")})"
-    (cd "$root" && cmake --preset "$chosen" "${options[@]}" >"$build/configure.log" 2>&1) || {
+    (cd "$root" && cmake --preset "$chosen" "-DSLUICE_TESTS=$tests" "${options[@]}" >"$build/configure.log" 2>&1) || {
       tail -n 30 "$build/configure.log" >&2
       fail "configuring failed; the whole log is build/configure.log"
     }
-    echo "$chosen $archs" >"$build/.preset"
+    echo "$wanted" >"$build/.preset"
   fi
   if ! ninja -C "$build" -n "$@" 2>/dev/null | grep -q 'no work to do'; then
     say "Building (the first time takes some minutes)"
