@@ -9,8 +9,6 @@
 namespace sluice::engine {
 namespace {
 
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
-
 class Scheduler {
  public:
   Scheduler(const Graph& graph, std::span<const std::unique_ptr<Kernel>> kernels)
@@ -30,11 +28,11 @@ class Scheduler {
   }
 
  private:
-  ValueId root(ValueId id) const { return root_[at(id)]; }
+  ValueId root(ValueId id) const { return root_[index_of(id)]; }
 
   void find_roots() {
     for (const Node& node : graph_.nodes)
-      if (is_view(node)) root_[at(node.outputs[0])] = root(node.inputs[0]);
+      if (is_view(node)) root_[index_of(node.outputs[0])] = root(node.inputs[0]);
   }
 
   // Constants, inputs and outputs lie outside the arena.
@@ -42,9 +40,9 @@ class Scheduler {
     for (std::size_t i = 0; i < graph_.values.size(); ++i)
       if (graph_.values[i].constant) locations_[i] = {ValueLocation::Kind::constant, i};
     for (std::size_t i = 0; i < graph_.inputs.size(); ++i)
-      locations_[at(graph_.inputs[i])] = {ValueLocation::Kind::input, i};
+      locations_[index_of(graph_.inputs[i])] = {ValueLocation::Kind::input, i};
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      ValueLocation& location = locations_[at(root(graph_.outputs[i]))];
+      ValueLocation& location = locations_[index_of(root(graph_.outputs[i]))];
       if (location.kind == ValueLocation::Kind::none)
         location = {ValueLocation::Kind::output, i};
       else
@@ -59,13 +57,13 @@ class Scheduler {
       if (is_view(node)) continue;
       const int now = static_cast<int>(i);
       for (const ValueId id : node.outputs) {
-        if (id == kNoValue || locations_[at(id)].kind != ValueLocation::Kind::none) continue;
-        block_of_[at(id)] = static_cast<int>(blocks_.size());
+        if (id == kNoValue || locations_[index_of(id)].kind != ValueLocation::Kind::none) continue;
+        block_of_[index_of(id)] = static_cast<int>(blocks_.size());
         blocks_.push_back({type_of(graph_[id]).bytes(), now, now});
       }
       for (const ValueId id : node.inputs)
-        if (id != kNoValue && block_of_[at(root(id))] >= 0)
-          blocks_[at(block_of_[at(root(id))])].last = now;
+        if (id != kNoValue && block_of_[index_of(root(id))] >= 0)
+          blocks_[index_of(block_of_[index_of(root(id))])].last = now;
     }
   }
 
@@ -76,13 +74,14 @@ class Scheduler {
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!kernels_[i] || kernels_[i]->in_place() < 0) continue;
       const Node& node = graph_.nodes[i];
-      const int from = block_of_[at(root(node.inputs[at(kernels_[i]->in_place())]))];
-      const int to = node.outputs[0] == kNoValue ? -1 : block_of_[at(node.outputs[0])];
+      const int from = block_of_[index_of(root(node.inputs[index_of(kernels_[i]->in_place())]))];
+      const int to = node.outputs[0] == kNoValue ? -1 : block_of_[index_of(node.outputs[0])];
       if (from < 0 || to < 0 || used_twice(node)) continue;
-      Block& before = blocks_[at(into_[at(from)])];
-      if (before.last != static_cast<int>(i) || before.bytes < blocks_[at(to)].bytes) continue;
-      before.last = blocks_[at(to)].last;
-      into_[at(to)] = into_[at(from)];
+      Block& before = blocks_[index_of(into_[index_of(from)])];
+      if (before.last != static_cast<int>(i) || before.bytes < blocks_[index_of(to)].bytes)
+        continue;
+      before.last = blocks_[index_of(to)].last;
+      into_[index_of(to)] = into_[index_of(from)];
     }
   }
 
@@ -114,7 +113,7 @@ class Scheduler {
     for (std::size_t id = 0; id < block_of_.size(); ++id)
       if (block_of_[id] >= 0)
         locations_[id] = {ValueLocation::Kind::arena,
-                          placement.offsets[index[at(into_[at(block_of_[id])])]]};
+                          placement.offsets[index[index_of(into_[index_of(block_of_[id])])]]};
     made_.arena = placement.bytes;
     made_.peak_live = placement.peak_live;
     add_steps(std::span(placement.offsets).subspan(values));
@@ -134,7 +133,7 @@ class Scheduler {
 
   void add_steps(std::span<const std::size_t> scratch) {
     const auto location = [&](ValueId id) {
-      return id == kNoValue ? ValueLocation() : locations_[at(root(id))];
+      return id == kNoValue ? ValueLocation() : locations_[index_of(root(id))];
     };
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (!kernels_[i]) continue;

@@ -13,6 +13,9 @@ namespace sluice::engine {
 using ValueId = int;
 inline constexpr ValueId kNoValue = -1;  // an omitted input or output
 
+// Where a list of all values, or of all nodes, has this one.
+inline std::size_t index_of(int id) { return static_cast<std::size_t>(id); }
+
 struct Dim {
   std::int64_t size = -1;  // -1: dynamic
   std::string symbol;      // dimensions with equal names have equal sizes

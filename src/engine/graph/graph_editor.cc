@@ -6,12 +6,6 @@
 #include "base/error.h"
 
 namespace sluice::engine {
-namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
-
-}  // namespace
-
 DerivedConstants::DerivedConstants(const Graph& graph) {
   for (const Value& value : graph.values)
     if (value.constant) persistent_.insert(value.constant.data());
@@ -49,13 +43,13 @@ GraphEditor::GraphEditor(Graph& graph, DerivedConstants* derived)
       producer_(graph.values.size(), kNoNode),
       users_(graph.values.size()),
       output_uses_(graph.values.size()) {
-  for (const ValueId value : graph.outputs) ++output_uses_[at(value)];
+  for (const ValueId value : graph.outputs) ++output_uses_[index_of(value)];
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const auto id = static_cast<NodeId>(i);
     position_.push_back(id);
     for (const ValueId value : graph.nodes[i].inputs) use(id, value);
     for (const ValueId value : graph.nodes[i].outputs)
-      if (value != kNoValue) producer_[at(value)] = id;
+      if (value != kNoValue) producer_[index_of(value)] = id;
   }
 }
 
@@ -67,7 +61,7 @@ std::vector<NodeId> GraphEditor::nodes() const {
 }
 
 NodeId GraphEditor::producer(ValueId value) const {
-  return value == kNoValue ? kNoNode : producer_[at(value)];
+  return value == kNoValue ? kNoNode : producer_[index_of(value)];
 }
 
 NodeId GraphEditor::producer(ValueId value, std::string_view op, std::string_view domain) const {
@@ -75,16 +69,18 @@ NodeId GraphEditor::producer(ValueId value, std::string_view op, std::string_vie
   return id != kNoNode && node(id).op == op && node(id).domain == domain ? id : kNoNode;
 }
 
-const std::vector<NodeId>& GraphEditor::users(ValueId value) const { return users_[at(value)]; }
+const std::vector<NodeId>& GraphEditor::users(ValueId value) const {
+  return users_[index_of(value)];
+}
 
 bool GraphEditor::is_output(ValueId value) const {
-  return value != kNoValue && output_uses_[at(value)] > 0;
+  return value != kNoValue && output_uses_[index_of(value)] > 0;
 }
 
 void GraphEditor::set_graph_output(std::size_t i, ValueId value) {
   ValueId& output = graph_->outputs[i];
-  --output_uses_[at(output)];
-  ++output_uses_[at(value)];
+  --output_uses_[index_of(output)];
+  ++output_uses_[index_of(value)];
   output = value;
 }
 
@@ -131,19 +127,19 @@ ValueId GraphEditor::add_value(std::string name, const TensorType& type) {
 
 NodeId GraphEditor::position_of(const Node& added) const {
   for (const ValueId value : added.outputs)
-    if (producer(value) != kNoNode) return position_[at(producer(value))];
+    if (producer(value) != kNoNode) return position_[index_of(producer(value))];
   NodeId last = 0;
   for (const ValueId value : added.inputs)
-    if (producer(value) != kNoNode) last = std::max(last, position_[at(producer(value))]);
+    if (producer(value) != kNoNode) last = std::max(last, position_[index_of(producer(value))]);
   return last;
 }
 
 NodeId GraphEditor::add(Node added, NodeId like) {
   const auto id = static_cast<NodeId>(graph_->nodes.size());
-  position_.push_back(like == kNoNode ? position_of(added) : position_[at(like)]);
+  position_.push_back(like == kNoNode ? position_of(added) : position_[index_of(like)]);
   for (const ValueId value : added.inputs) use(id, value);
   for (const ValueId value : added.outputs)
-    if (value != kNoValue) producer_[at(value)] = id;
+    if (value != kNoValue) producer_[index_of(value)] = id;
   graph_->nodes.push_back(std::move(added));
   removed_.push_back(false);
   return id;
@@ -164,37 +160,37 @@ void GraphEditor::add_input(NodeId id, ValueId value) {
 void GraphEditor::set_output(NodeId id, ValueId value) {
   ValueId& output = node(id).outputs[0];
   if (output == value) return;
-  if (output != kNoValue) producer_[at(output)] = kNoNode;
+  if (output != kNoValue) producer_[index_of(output)] = kNoNode;
   const NodeId before = producer(value);
   if (before != kNoNode)
     for (ValueId& other : node(before).outputs)
       if (other == value) other = kNoValue;
   output = value;
-  producer_[at(value)] = id;
+  producer_[index_of(value)] = id;
 }
 
 void GraphEditor::replace(ValueId from, ValueId to) {
   for (const NodeId id : std::vector<NodeId>(users(from)))
     for (std::size_t i = 0; i < node(id).inputs.size(); ++i)
       if (node(id).inputs[i] == from) set_input(id, i, to);
-  for (std::size_t i = 0; output_uses_[at(from)] > 0; ++i)
+  for (std::size_t i = 0; output_uses_[index_of(from)] > 0; ++i)
     if (graph_->outputs[i] == from) set_graph_output(i, to);
 }
 
 void GraphEditor::remove(NodeId id) {
-  removed_[at(id)] = true;
+  removed_[index_of(id)] = true;
   for (const ValueId value : node(id).inputs) unuse(id, value);
   for (const ValueId value : node(id).outputs)
-    if (value != kNoValue && producer_[at(value)] == id) producer_[at(value)] = kNoNode;
+    if (value != kNoValue && producer_[index_of(value)] == id) producer_[index_of(value)] = kNoNode;
 }
 
 void GraphEditor::use(NodeId id, ValueId value) {
-  if (value != kNoValue) users_[at(value)].push_back(id);
+  if (value != kNoValue) users_[index_of(value)].push_back(id);
 }
 
 void GraphEditor::unuse(NodeId id, ValueId value) {
   if (value == kNoValue) return;
-  std::vector<NodeId>& users = users_[at(value)];
+  std::vector<NodeId>& users = users_[index_of(value)];
   // From the back: dead nodes are removed in reverse order, also thousands of users of one value.
   const auto found = std::find(users.rbegin(), users.rend(), id);
   if (found != users.rend()) users.erase(std::next(found).base());
@@ -223,10 +219,11 @@ void GraphEditor::finish() {
   std::vector<int> waits(graph_->nodes.size());
   using Placed = std::pair<NodeId, NodeId>;  // position, node
   std::priority_queue<Placed, std::vector<Placed>, std::greater<>> ready;
-  const auto add_ready = [&](NodeId id) { ready.emplace(position_[at(id)], id); };
+  const auto add_ready = [&](NodeId id) { ready.emplace(position_[index_of(id)], id); };
   for (const NodeId id : nodes()) {
-    for (const ValueId value : node(id).inputs) waits[at(id)] += producer(value) != kNoNode ? 1 : 0;
-    if (waits[at(id)] == 0) add_ready(id);
+    for (const ValueId value : node(id).inputs)
+      waits[index_of(id)] += producer(value) != kNoNode ? 1 : 0;
+    if (waits[index_of(id)] == 0) add_ready(id);
   }
   std::vector<Node> ordered;
   while (!ready.empty()) {
@@ -235,7 +232,7 @@ void GraphEditor::finish() {
     for (const ValueId value : node(id).outputs)
       if (value != kNoValue)
         for (const NodeId user : users(value))
-          if (--waits[at(user)] == 0) add_ready(user);
+          if (--waits[index_of(user)] == 0) add_ready(user);
     ordered.push_back(std::move(node(id)));
   }
   if (ordered.size() != nodes().size())

@@ -229,7 +229,7 @@ void put_step(GraphEditor& edit, NodeId old, ValueId from, Chain::Op step) {
   replace_node(edit, old, std::move(chain));
 }
 
-bool from_parts(GraphEditor& edit, NodeId part) {
+bool fuse_decomposed_activation(GraphEditor& edit, NodeId part) {
   const std::vector<ValueId> from = arguments(edit, part);
   NodeId last = part;
   for (int i = 0; i < kAfter; ++i) {
@@ -272,7 +272,7 @@ int fuse_activations(GraphEditor& edit) {
       ++changes;
       continue;
     }
-    if (is_characteristic(node) && from_parts(edit, id)) ++changes;
+    if (is_characteristic(node) && fuse_decomposed_activation(edit, id)) ++changes;
   }
   return changes;
 }

@@ -313,7 +313,7 @@ bool is_plain_operator(const GraphEditor& edit, const Node& node) {
   return node.attributes.integer("is_causal", 0) == 0 && node.attributes.real("softcap", 0) == 0;
 }
 
-bool from_operator(GraphEditor& edit, NodeId id) {
+bool fuse_attention_operator(GraphEditor& edit, NodeId id) {
   const Node node = edit.node(id);
   if (!is_plain_operator(edit, node)) return false;
   const Shape q = edit.type(node.inputs[0]).shape, k = edit.type(node.inputs[1]).shape,
@@ -341,7 +341,7 @@ bool from_operator(GraphEditor& edit, NodeId id) {
   return true;
 }
 
-bool from_parts(GraphEditor& edit, NodeId mix) {
+bool fuse_decomposed_attention(GraphEditor& edit, NodeId mix) {
   const auto found = find(edit, mix);
   if (found) put_attention(edit, edit.node(mix).name, *found);
   return found.has_value();
@@ -352,7 +352,9 @@ bool from_parts(GraphEditor& edit, NodeId mix) {
 int fuse_attention(GraphEditor& edit) {
   int changes = 0;
   for (const NodeId id : edit.nodes())
-    if (!edit.removed(id) && (from_parts(edit, id) || from_operator(edit, id))) ++changes;
+    if (!edit.removed(id) &&
+        (fuse_decomposed_attention(edit, id) || fuse_attention_operator(edit, id)))
+      ++changes;
   return changes;
 }
 

@@ -128,7 +128,7 @@ bool sum_of_two(GraphEditor& edit, NodeId id) {
 
 // Moves an Expand behind an elementwise operator, which then processes fewer elements. Scalars may
 // have more axes than the source of the Expand.
-bool is_elementwise(const Node& node) {
+bool commutes_with_expand(const Node& node) {
   constexpr std::string_view kOps[] = {
       "Add",   "Sub",   "Mul",  "Div",     "Cast", "Not", "Neg",         "Exp",
       "Where", "Equal", "Less", "Greater", "And",  "Or",  "LessOrEqual", "GreaterOrEqual"};
@@ -152,7 +152,7 @@ std::optional<Shape> expanded_from(const GraphEditor& edit, const Node& node, co
 }
 
 bool expand_after_elementwise(GraphEditor& edit, NodeId id) {
-  if (!is_elementwise(edit.node(id))) return false;
+  if (!commutes_with_expand(edit.node(id))) return false;
   const ValueId out = edit.node(id).outputs[0];
   const TensorType type = edit.type(out);
   const auto from = expanded_from(edit, edit.node(id), type.shape);

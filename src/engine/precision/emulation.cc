@@ -16,8 +16,6 @@ namespace {
 
 constexpr float kHeadroom = 4;  // inputs other than the samples may yield larger values
 
-std::size_t index(ValueId id) { return static_cast<std::size_t>(id); }
-
 // Rounds like Half and BFloat16, in a form that compilers vectorize.
 float rounded_to_f16(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
@@ -111,14 +109,14 @@ Emulation::Emulation(const Graph& graph, DType to, std::vector<Tensor> inputs,
   ranges_.resize(wide_.nodes.size());
   values_.resize(wide_.values.size());
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    values_[index(wide_.inputs[i])] = std::move(inputs[i]);
+    values_[index_of(wide_.inputs[i])] = std::move(inputs[i]);
   for (std::size_t i = 0; i < wide_.nodes.size(); ++i) {
     flops_.push_back(flops(wide_, wide_.nodes[i]));
     compute(i, false, values_, values_);
     for (const ValueId id : wide_.nodes[i].outputs)
-      if (id != kNoValue && values_[index(id)].dtype() == DType::f32)
+      if (id != kNoValue && values_[index_of(id)].dtype() == DType::f32)
         ranges_[i].max_magnitude =
-            std::max(ranges_[i].max_magnitude, max_magnitude(values_[index(id)]));
+            std::max(ranges_[i].max_magnitude, max_magnitude(values_[index_of(id)]));
   }
 }
 
@@ -149,7 +147,7 @@ void Emulation::make_narrow_constants() {
 std::vector<Tensor> Emulation::expected_outputs() const {
   std::vector<Tensor> outputs;
   for (const ValueId id : wide_.outputs)
-    outputs.push_back(wide_[id].constant ? wide_[id].constant : values_[index(id)]);
+    outputs.push_back(wide_[id].constant ? wide_[id].constant : values_[index_of(id)]);
   return outputs;
 }
 
@@ -173,20 +171,20 @@ void Emulation::compute(std::size_t node, bool narrow, const Values& from, Value
     if (id != kNoValue && graph[id].constant)
       value = graph[id].constant;
     else if (id != kNoValue)
-      value = from[index(id)] ? from[index(id)] : values_[index(id)];
+      value = from[index_of(id)] ? from[index_of(id)] : values_[index_of(id)];
     inputs.push_back(value ? value.data() : nullptr);
     given.push_back(std::move(value));
   }
   if (is_view(of)) {
-    to[index(of.outputs[0])] = given[0].reshaped(type_of(graph[of.outputs[0]]).shape);
+    to[index_of(of.outputs[0])] = given[0].reshaped(type_of(graph[of.outputs[0]]).shape);
     return;
   }
   for (const ValueId id : of.outputs) {
     if (id != kNoValue) {
       const TensorType type = type_of(graph[id]);
-      to[index(id)] = Tensor(type.dtype, type.shape);
+      to[index_of(id)] = Tensor(type.dtype, type.shape);
     }
-    outputs.push_back(id == kNoValue ? nullptr : to[index(id)].data());
+    outputs.push_back(id == kNoValue ? nullptr : to[index_of(id)].data());
   }
   const Kernel& runs = kernel(node, narrow);
   runs.run({inputs, outputs, scratch_.data()});
@@ -200,19 +198,19 @@ void Emulation::compute_rounded(std::size_t node, const Values& changed, Values&
   for (std::size_t i = 0; i < of.inputs.size(); ++i) {
     const ValueId id = of.inputs[i];
     if (id == kNoValue || narrow_[id].constant) continue;
-    const Tensor& value = changed[index(id)] ? changed[index(id)] : values_[index(id)];
+    const Tensor& value = changed[index_of(id)] ? changed[index_of(id)] : values_[index_of(id)];
     const bool rounds = value.dtype() == DType::f32 && !stays_f32(of, i);
-    inputs[index(id)] = rounds ? rounded(value, to_, context_.workers) : value;
+    inputs[index_of(id)] = rounds ? rounded(value, to_, context_.workers) : value;
   }
   compute(node, true, inputs, to);
   for (const ValueId id : of.outputs)
-    if (id != kNoValue && to[index(id)].dtype() == DType::f32)
-      to[index(id)] = rounded(to[index(id)], to_, context_.workers);
+    if (id != kNoValue && to[index_of(id)].dtype() == DType::f32)
+      to[index_of(id)] = rounded(to[index_of(id)], to_, context_.workers);
 }
 
 bool Emulation::is_read_changed(std::size_t node, const Values& changed) const {
   return std::ranges::any_of(wide_.nodes[node].inputs, [&](ValueId id) {
-    return id != kNoValue && !wide_[id].constant && changed[index(id)];
+    return id != kNoValue && !wide_[id].constant && changed[index_of(id)];
   });
 }
 
@@ -221,9 +219,9 @@ bool Emulation::overflows(std::size_t node, const Values& made) {
   const float limit = narrow_limit(to_);
   NodeRange& range = ranges_[node];
   for (const ValueId id : wide_.nodes[node].outputs) {
-    if (id == kNoValue || made[index(id)].dtype() != DType::f32) continue;
-    const auto actual = made[index(id)].values<float>(),
-               expected = values_[index(id)].values<float>();
+    if (id == kNoValue || made[index_of(id)].dtype() != DType::f32) continue;
+    const auto actual = made[index_of(id)].values<float>(),
+               expected = values_[index_of(id)].values<float>();
     for (std::size_t i = 0; i < actual.size(); ++i) {
       const float magnitude = std::fabs(actual[i]);
       if (magnitude <= limit / kHeadroom || magnitude == limit || !std::isfinite(expected[i]))
@@ -244,7 +242,7 @@ double Emulation::run(std::vector<bool>& narrow, bool repair) {
       if (!repair || !overflows(i, changed)) continue;
       narrow[i] = false;
       for (const ValueId id : wide_.nodes[i].outputs)
-        if (id != kNoValue) changed[index(id)] = Tensor();
+        if (id != kNoValue) changed[index_of(id)] = Tensor();
     }
     if (is_read_changed(i, changed)) compute(i, false, changed, changed);
   }
@@ -254,9 +252,9 @@ double Emulation::run(std::vector<bool>& narrow, bool repair) {
 double Emulation::outputs_lost(const Values& changed) const {
   double loss = 0;
   for (const ValueId id : wide_.outputs) {
-    const Tensor& actual = changed[index(id)];
+    const Tensor& actual = changed[index_of(id)];
     if (actual && kReals.has(actual.dtype()))
-      loss = std::max(loss, loss_of(values_[index(id)], actual));
+      loss = std::max(loss, loss_of(values_[index_of(id)], actual));
   }
   return loss;
 }
@@ -273,8 +271,8 @@ double Emulation::own_loss(std::size_t node) {
   compute_rounded(node, made, made);
   double loss = 0;
   for (const ValueId id : wide_.nodes[node].outputs)
-    if (id != kNoValue && made[index(id)].dtype() == DType::f32)
-      loss = std::max(loss, loss_of(values_[index(id)], made[index(id)]));
+    if (id != kNoValue && made[index_of(id)].dtype() == DType::f32)
+      loss = std::max(loss, loss_of(values_[index_of(id)], made[index_of(id)]));
   return loss;
 }
 

@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
-
 // ---- reading ---------------------------------------------------------------------
 
 // Calls body(to, from) for each element of a column-major file, in row-major order.

@@ -11,8 +11,6 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kMaxNpyHeaderBytes = 64 * 1024;  // NumPy writes about a hundred
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
-
 // Parses the Python literals that headers contain.
 class Literals {
  public:
@@ -126,6 +124,8 @@ std::string_view dictionary(std::string_view file, std::size_t& begin) {
 }
 
 }  // namespace
+
+void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
 Header read_header(std::string_view file) {
   Header header;

@@ -22,6 +22,9 @@ struct Header {
   std::size_t element_bytes() const noexcept { return kind == 'U' ? 4 * width : width; }
 };
 
+// Throws invalid_argument.
+[[noreturn]] void refuse(const std::string& why);
+
 // Throws invalid_argument with the reason.
 Header read_header(std::string_view file);
 

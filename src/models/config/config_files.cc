@@ -8,18 +8,15 @@
 #include "formats/map.h"
 
 namespace sluice::models {
-namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
-
-}  // namespace
+void refuse_config(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
 Json object_in(const fs::path& file) {
   std::shared_ptr<const void> keep;
   const std::string_view text = map_file(file, keep);
-  if (text.size() > kMaxConfigBytes) refuse(file.string() + " is longer than 1 MiB");
+  if (text.size() > kMaxConfigBytes) refuse_config(file.string() + " is longer than 1 MiB");
   return parse_json_object(text, file.string());
 }
 
@@ -31,7 +28,7 @@ std::string text_of(const Json& object, const char* key, const fs::path& file,
                     const std::string& default_value) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return default_value;
-  if (!found->is_string()) refuse(fmt::format("{}: {} is not a text", file.string(), key));
+  if (!found->is_string()) refuse_config(fmt::format("{}: {} is not a text", file.string(), key));
   return found->get<std::string>();
 }
 
@@ -46,7 +43,7 @@ std::optional<std::int64_t> positions_in(const fs::path& folder) {
   const std::string type = text_of(config, "model_type", file);
   const bool offset = type.find("roberta") != std::string::npos || type == "camembert";
   const auto positions = integer("max_position_embeddings");
-  if (positions && *positions < 2) refuse(file.string() + ": max_position_embeddings");
+  if (positions && *positions < 2) refuse_config(file.string() + ": max_position_embeddings");
   return positions && offset ? *positions - integer("pad_token_id").value_or(1) - 1 : positions;
 }
 

@@ -12,6 +12,9 @@ namespace sluice::models {
 
 inline constexpr std::size_t kMaxConfigBytes = 1u << 20;
 
+// Throws invalid_argument.
+[[noreturn]] void refuse_config(const std::string& why);
+
 // Throws not_found, or invalid_argument with the file.
 Json object_in(const std::filesystem::path& file);
 // An empty object if the file is not there.

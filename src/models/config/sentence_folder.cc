@@ -18,25 +18,25 @@ namespace {
 namespace fs = std::filesystem;
 using kernels::TokenPooling;
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 [[noreturn]] void unsupported(const std::string& why) { throw Error(Code::unavailable, why); }
 
 // The list in modules.json, which is parsed as a field of an object.
 Json modules_in(const fs::path& file) {
   std::shared_ptr<const void> keep;
   const std::string_view text = map_file(file, keep);
-  if (text.size() > kMaxConfigBytes) refuse(file.string() + " is longer than 1 MiB");
+  if (text.size() > kMaxConfigBytes) refuse_config(file.string() + " is longer than 1 MiB");
   Json wrapped = parse_json_object(fmt::format("{{\"modules\": {}}}", text), file.string());
   Json& list = wrapped["modules"];
   if (wrapped.size() != 1 || !list.is_array() || list.empty())
-    refuse(file.string() + " holds no list of modules");
+    refuse_config(file.string() + " holds no list of modules");
   return std::move(list);
 }
 
 bool flag_of(const Json& object, const std::string& key, const fs::path& file) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return false;
-  if (!found->is_boolean()) refuse(fmt::format("{}: {} is not true or false", file.string(), key));
+  if (!found->is_boolean())
+    refuse_config(fmt::format("{}: {} is not true or false", file.string(), key));
   return found->get<bool>();
 }
 
@@ -44,8 +44,8 @@ bool flag_of(const Json& object, const std::string& key, const fs::path& file) {
 fs::path inside(const fs::path& folder, const std::string& path) {
   if (path.empty()) return folder;
   if (path == "." || path == ".." || fs::path(path).filename() != path)
-    refuse(fmt::format("{} names a folder outside of it: {}", (folder / "modules.json").string(),
-                       in_quotes(path)));
+    refuse_config(fmt::format("{} names a folder outside of it: {}",
+                              (folder / "modules.json").string(), in_quotes(path)));
   return folder / path;
 }
 
@@ -71,7 +71,7 @@ TokenPooling pooling_in(const fs::path& folder) {
                       file.string(), pooling ? "several modes, also " : "", mode));
     pooling = known->second;
   }
-  if (!pooling) refuse(file.string() + " names no pooling mode");
+  if (!pooling) refuse_config(file.string() + " names no pooling mode");
   return *pooling;
 }
 
@@ -98,7 +98,8 @@ Dense dense_in(const fs::path& folder) {
                     dense.weights.size() > 0 &&
                     (!dense.bias || (dense.bias.dtype() == DType::f32 &&
                                      dense.bias.shape() == Shape{dense.out()}));
-  if (!fits) refuse(file.string() + " holds no f32 linear.weight [out, in] with its bias [out]");
+  if (!fits)
+    refuse_config(file.string() + " holds no f32 linear.weight [out, in] with its bias [out]");
   dense.activation = activation_named(
       text_of(settings, "activation_function", config, "torch.nn.modules.activation.Tanh"), config);
   return dense;
@@ -117,7 +118,7 @@ std::int64_t max_length_in(const fs::path& folder, std::optional<std::int64_t> p
   const auto found = config.find("max_seq_length");
   if (found == config.end() || found->is_null()) return positions.value_or(512);
   if (!found->is_number_integer() || *found < 2)
-    refuse(file.string() + ": max_seq_length is no number of tokens");
+    refuse_config(file.string() + ": max_seq_length is no number of tokens");
   const std::int64_t length = found->get<std::int64_t>();
   return std::min(length, positions.value_or(length));
 }
@@ -127,11 +128,13 @@ void read_prompts(const fs::path& folder, SentenceFolder& to) {
   const Json config = optional_object(file);
   to.default_prompt = text_of(config, "default_prompt_name", file);
   const Json prompts = config.value("prompts", Json(nullptr));
-  if (!prompts.is_null() && !prompts.is_object()) refuse(file.string() + ": prompts is no object");
+  if (!prompts.is_null() && !prompts.is_object())
+    refuse_config(file.string() + ": prompts is no object");
   for (const auto& [name, text] : prompts.items())
     to.prompts[name] = text_of(prompts, name.c_str(), file);
   if (!to.default_prompt.empty() && !to.prompts.contains(to.default_prompt))
-    refuse(fmt::format("{}: there is no prompt {}", file.string(), in_quotes(to.default_prompt)));
+    refuse_config(
+        fmt::format("{}: there is no prompt {}", file.string(), in_quotes(to.default_prompt)));
 }
 
 void read_module(const fs::path& folder, const std::string& type, const std::string& path,
@@ -160,7 +163,7 @@ SentenceFolder read_sentence_folder(const fs::path& folder) {
   const fs::path file = folder / "modules.json";
   if (is_there(file))
     for (const Json& module : modules_in(file)) {
-      if (!module.is_object()) refuse(file.string() + " holds something else than modules");
+      if (!module.is_object()) refuse_config(file.string() + " holds something else than modules");
       read_module(folder, text_of(module, "type", file), text_of(module, "path", file), made);
     }
   made.max_length = max_length_in(made.encoder, positions_in(made.encoder));

@@ -12,19 +12,19 @@ void truncate(Encoding& encoding, std::size_t max_length, const Truncation& trun
 
 namespace {
 
-struct Part {
+struct TokenRange {
   std::size_t begin, end;
 };
 
 template <class T>
-void copy_part(const std::vector<T>& from, const Part& part, std::vector<T>& to) {
+void copy_part(const std::vector<T>& from, const TokenRange& part, std::vector<T>& to) {
   const auto end = std::min(part.end, from.size());  // tokens may be left out
   if (part.begin < end)
     to.assign(from.begin() + static_cast<std::ptrdiff_t>(part.begin),
               from.begin() + static_cast<std::ptrdiff_t>(end));
 }
 
-Encoding part_of(const Encoding& all, const Part& part) {
+Encoding part_of(const Encoding& all, const TokenRange& part) {
   Encoding out;
   copy_part(all.ids, part, out.ids);
   copy_part(all.type_ids, part, out.type_ids);
@@ -35,9 +35,9 @@ Encoding part_of(const Encoding& all, const Part& part) {
   return out;
 }
 
-std::vector<Part> parts_of(std::size_t size, std::size_t max_length, std::size_t step,
-                           TruncationSide side) {
-  std::vector<Part> parts;
+std::vector<TokenRange> parts_of(std::size_t size, std::size_t max_length, std::size_t step,
+                                 TruncationSide side) {
+  std::vector<TokenRange> parts;
   if (side == TruncationSide::right) {
     for (std::size_t begin = 0;; begin += step) {
       parts.push_back({begin, std::min(begin + max_length, size)});

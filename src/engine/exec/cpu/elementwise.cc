@@ -1,42 +1,45 @@
 #include "engine/exec/cpu/elementwise.h"
 
+#include <array>
 #include <cmath>
 
 namespace sluice::engine::cpu {
 namespace {
 
-using enum Chain::Op;
 struct Known {
   std::string_view op;
   Chain::Op step;
 };
-constexpr Known kKnown[] = {
-    {"Add", add},
-    {"Sub", subtract},
-    {"Mul", multiply},
-    {"Div", divide},
-    {"Pow", power},
-    {"Min", minimum},
-    {"Max", maximum},
-    {"Sum", add},
-    {"Neg", negate},
-    {"Abs", absolute},
-    {"Reciprocal", reciprocal},
-    {"Sqrt", square_root},
-    {"Exp", exponential},
-    {"Log", logarithm},
-    {"Erf", error_function},
-    {"Tanh", tanh},
-    {"Sigmoid", sigmoid},
-    {"Relu", relu},
-    {"Gelu", gelu},
-    {"HardSwish", hard_swish},
-    {"Softplus", softplus},
-    {"Floor", floor},
-    {"Ceil", ceil},
-    {"Sin", sine},
-    {"Cos", cosine},
-};
+constexpr auto kKnown = [] {
+  using enum Chain::Op;
+  return std::to_array<Known>({
+      {"Add", add},
+      {"Sub", subtract},
+      {"Mul", multiply},
+      {"Div", divide},
+      {"Pow", power},
+      {"Min", minimum},
+      {"Max", maximum},
+      {"Sum", add},
+      {"Neg", negate},
+      {"Abs", absolute},
+      {"Reciprocal", reciprocal},
+      {"Sqrt", square_root},
+      {"Exp", exponential},
+      {"Log", logarithm},
+      {"Erf", error_function},
+      {"Tanh", tanh},
+      {"Sigmoid", sigmoid},
+      {"Relu", relu},
+      {"Gelu", gelu},
+      {"HardSwish", hard_swish},
+      {"Softplus", softplus},
+      {"Floor", floor},
+      {"Ceil", ceil},
+      {"Sin", sine},
+      {"Cos", cosine},
+  });
+}();
 
 class Builder {
  public:
@@ -46,7 +49,7 @@ class Builder {
   }
 
   int step(Chain::Op op, int a, int b = -1) { return add_step({op, a, b}); }
-  int number(float value) { return add_step({constant, -1, -1, value}); }
+  int number(float value) { return add_step({Chain::Op::constant, -1, -1, value}); }
   Single finish() { return std::move(made_); }
 
  private:
@@ -80,8 +83,8 @@ Single clip(const Node& node) {
       bounds.emplace_back(op, node.attributes.real(attribute, 0));
     }
   };
-  bound(maximum, 1, "min");
-  bound(minimum, 2, "max");
+  bound(Chain::Op::maximum, 1, "min");
+  bound(Chain::Op::minimum, 2, "max");
   Builder build(inputs);
   int so_far = 0, input = 1;
   for (const auto& [op, value] : bounds)
@@ -92,6 +95,7 @@ Single clip(const Node& node) {
 // The sum of both halves; 0 times a slope that is no number would be NaN in the other half.
 std::optional<Single> leaky_relu(const Node& node) {
   if (!std::isfinite(node.attributes.real("alpha", 0.01f))) return std::nullopt;
+  using enum Chain::Op;
   Builder build({0});
   const int low = build.step(minimum, 0, build.number(0));
   const int scaled = build.step(multiply, low, build.number(node.attributes.real("alpha", 0.01f)));
@@ -100,6 +104,7 @@ std::optional<Single> leaky_relu(const Node& node) {
 }
 
 Single hard_sigmoid(const Node& node) {
+  using enum Chain::Op;
   Builder build({0});
   const int scaled = build.step(multiply, 0, build.number(node.attributes.real("alpha", 0.2f)));
   const int moved = build.step(add, scaled, build.number(node.attributes.real("beta", 0.5f)));
@@ -119,7 +124,7 @@ std::optional<Single> as_chain(const Node& node) {
   for (const Known& known : kKnown) {
     if (known.op != node.op) continue;
     const std::string how = node.attributes.string("approximate", "none");
-    const Chain::Op op = node.op == "Gelu" && how == "tanh" ? gelu_tanh : known.step;
+    const Chain::Op op = node.op == "Gelu" && how == "tanh" ? Chain::Op::gelu_tanh : known.step;
     if (Chain::operands(op) == 2) return join(op, node.inputs.size());
     Builder build({0});
     build.step(op, 0);

@@ -15,7 +15,8 @@ std::vector<float> linear_scores(const std::vector<float>& coefficients,
   require(intercepts.empty() || intercepts.size() == count, "intercepts that do not fit");
   std::vector<float> scores;
   for (std::size_t i = 0; i < count; ++i) {
-    const double sum = dot(row, coefficients.data() + i * static_cast<std::size_t>(width), width);
+    const double sum =
+        double_dot(row, coefficients.data() + i * static_cast<std::size_t>(width), width);
     scores.push_back(
         static_cast<float>(sum + (intercepts.empty() ? 0.0 : static_cast<double>(intercepts[i]))));
   }

@@ -19,7 +19,7 @@ float probit(float x) {
 }
 
 // `zeros_stay`: scores of exactly 0 are not transformed.
-void softmax(std::span<float> row, bool zeros_stay) {
+void softmax_scores(std::span<float> row, bool zeros_stay) {
   float max = -std::numeric_limits<float>::infinity(), sum = 0;
   for (const float x : row) max = std::max(max, x);
   for (float& x : row) {
@@ -48,8 +48,8 @@ PostTransform post_transform_of(const Attributes& attributes) {
 void transform_scores(PostTransform how, std::span<float> row) {
   switch (how) {
     case PostTransform::none: return;
-    case PostTransform::softmax: return softmax(row, false);
-    case PostTransform::softmax_zero: return softmax(row, true);
+    case PostTransform::softmax: return softmax_scores(row, false);
+    case PostTransform::softmax_zero: return softmax_scores(row, true);
     case PostTransform::logistic:
       for (float& x : row) x = logistic(x);
       return;
@@ -59,7 +59,7 @@ void transform_scores(PostTransform how, std::span<float> row) {
   }
 }
 
-double dot(const float* a, const float* b, std::int64_t count) {
+double double_dot(const float* a, const float* b, std::int64_t count) {
   double sum = 0;
   for (std::int64_t i = 0; i < count; ++i)
     sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);

@@ -20,8 +20,9 @@ PostTransform post_transform_of(const Attributes& attributes);
 // One row of scores, in place.
 void transform_scores(PostTransform how, std::span<float> row);
 
-// The dot product; and the index of the largest score, the first among equals.
-double dot(const float* a, const float* b, std::int64_t count);
+// The dot product, summed in double.
+double double_dot(const float* a, const float* b, std::int64_t count);
+// The index of the largest score, the first among equals.
 std::size_t argmax(std::span<const float> scores);
 
 // Rows as float, from a tensor [C] (one row) or [N, C] of any numeric type.

@@ -32,7 +32,7 @@ struct KernelFunction {
       }
       return std::exp(-gamma * sum);
     }
-    const double product = dot(a, b, width);
+    const double product = double_dot(a, b, width);
     if (type == "POLY") return std::pow(gamma * product + coef0, degree);
     return type == "SIGMOID" ? std::tanh(gamma * product + coef0) : product;
   }

@@ -186,8 +186,8 @@ Tensor moved(OpCall& call, const Resampling& how, const std::vector<AxisSize>& s
   return data;
 }
 
-// Converts between the data type and the compute type.
-Tensor converted(const Tensor& from, DType to) {
+// Converts between the data type and the compute type; integers saturate.
+Tensor saturating_convert(const Tensor& from, DType to) {
   if (from.dtype() == to) return from;
   Tensor out(to, from.shape());
   const auto copy = [&]<class Wider, class T>(bool widen) {
@@ -235,13 +235,14 @@ void resize(OpCall& call) {
   const double extrapolation =
       static_cast<double>(call.attributes().real("extrapolation_value", 0));
   const bool whole = is_integer(data.dtype());
-  Tensor now = data.dtype() == DType::f64 ? data : converted(data, whole ? DType::f64 : DType::f32);
+  Tensor now =
+      data.dtype() == DType::f64 ? data : saturating_convert(data, whole ? DType::f64 : DType::f32);
   for (int axis = 0; axis < data.rank(); ++axis) {
     const AxisSize& size = sizes[static_cast<std::size_t>(axis)];
     if (!size.same())
       now = resampled(now, axis, taps_of(how, size).all, extrapolation, call.workers);
   }
-  call.set_output(0, converted(now, data.dtype()));
+  call.set_output(0, saturating_convert(now, data.dtype()));
 }
 
 constexpr Op kResizeOps[] = {

@@ -71,7 +71,7 @@ bool fits(const Axes& axes, std::int64_t width, std::size_t inputs) {
   return true;
 }
 
-int width_of(const ElementProgram& program, const Axes& axes) {
+int vector_width(const ElementProgram& program, const Axes& axes) {
   std::size_t widest = bytes(program.output());
   for (const DType type : program.inputs()) widest = std::max(widest, bytes(type));
   auto width = static_cast<std::int64_t>(16 / widest);
@@ -121,7 +121,7 @@ int overwritten(const ElementProgram& program, const std::vector<ElementInput>& 
 std::unique_ptr<Kernel> compiled(const std::string& name, const ElementProgram& program,
                                  const std::vector<ElementInput>& inputs, const Axes& axes,
                                  NvrtcKernels& sources) {
-  ElementLayout layout{static_cast<int>(axes.size.size()), width_of(program, axes), {}};
+  ElementLayout layout{static_cast<int>(axes.size.size()), vector_width(program, axes), {}};
   for (std::size_t i = 0; i < inputs.size(); ++i) layout.access.push_back(access_of(axes, i));
   const Extent extent = extent_of(axes, inputs.size(), layout.width);
   std::vector<std::size_t> of;
