@@ -28,28 +28,28 @@ std::string to_text(float value) {
 }
 
 // `values`: the number of values computed before it.
-Chain::Step parse_instruction(const std::string& code, int values) {
+Chain::Instruction parse_instruction(const std::string& code, int values) {
   std::istringstream words(code);
   std::string word;
   std::vector<std::string> rest;
   words >> word;
   const std::optional<Chain::Op> op = Chain::op_named(word);
   require(op.has_value(), "'" + code + "' names no instruction of a chain");
-  Chain::Step step{*op};
+  Chain::Instruction instruction{*op};
   while (words >> word) rest.push_back(word);
   const int operands = Chain::operands(*op);
   require(static_cast<int>(rest.size()) == std::max(1, operands),
           "'" + code + "' is no instruction of a chain");
-  if (step.op == Chain::Op::constant) {
-    step.value = number<float>(rest[0], code);
-    return step;
+  if (instruction.op == Chain::Op::constant) {
+    instruction.value = number<float>(rest[0], code);
+    return instruction;
   }
-  step.a = number<int>(rest[0], code);
-  if (operands == 2) step.b = number<int>(rest[1], code);
+  instruction.a = number<int>(rest[0], code);
+  if (operands == 2) instruction.b = number<int>(rest[1], code);
   const auto made = [&](int value) { return value >= 0 && value < values; };
-  require(made(step.a) && (operands < 2 || made(step.b)),
+  require(made(instruction.a) && (operands < 2 || made(instruction.b)),
           "'" + code + "' uses a value that is not computed yet");
-  return step;
+  return instruction;
 }
 
 }  // namespace
@@ -88,20 +88,20 @@ void write(const ActivationParams& activation, Attributes& to) {
 Chain chain_of(const Attributes& attributes, std::size_t inputs) {
   Chain chain{static_cast<int>(inputs), {}};
   for (const std::string& code : attributes.strings("code"))
-    chain.steps.push_back(
-        parse_instruction(code, chain.inputs + static_cast<int>(chain.steps.size())));
-  require(!chain.steps.empty(), "the chain has no instructions");
+    chain.instructions.push_back(
+        parse_instruction(code, chain.inputs + static_cast<int>(chain.instructions.size())));
+  require(!chain.instructions.empty(), "the chain has no instructions");
   return chain;
 }
 
 void write(const Chain& chain, Attributes& to) {
   Attributes::Strings code;
-  for (const Chain::Step& step : chain.steps) {
-    const int operands = Chain::operands(step.op);
-    std::string line(Chain::name(step.op));
-    if (step.op == Chain::Op::constant) line += " " + to_text(step.value);
-    if (operands > 0) line += " " + std::to_string(step.a);
-    if (operands > 1) line += " " + std::to_string(step.b);
+  for (const Chain::Instruction& instruction : chain.instructions) {
+    const int operands = Chain::operands(instruction.op);
+    std::string line(Chain::name(instruction.op));
+    if (instruction.op == Chain::Op::constant) line += " " + to_text(instruction.value);
+    if (operands > 0) line += " " + std::to_string(instruction.a);
+    if (operands > 1) line += " " + std::to_string(instruction.b);
     code.push_back(std::move(line));
   }
   to.set("code", std::move(code));

@@ -222,10 +222,10 @@ std::vector<ValueId> arguments(const GraphEditor& edit, NodeId id) {
   return found;
 }
 
-void put_step(GraphEditor& edit, NodeId old, ValueId from, Chain::Op step) {
+void put_chain(GraphEditor& edit, NodeId old, ValueId from, Chain::Op op) {
   const Node& node = edit.node(old);
   Node chain = fused("Chain", node.name, {from}, {node.outputs[0]});
-  write(Chain{1, {{step, 0}}}, chain.attributes);
+  write(Chain{1, {{op, 0}}}, chain.attributes);
   replace_node(edit, old, std::move(chain));
 }
 
@@ -238,9 +238,9 @@ bool fuse_decomposed_activation(GraphEditor& edit, NodeId part) {
     const ValueId result = edit.node(last).outputs[0];
     for (const ValueId x : from) {
       if (edit.type(x) != edit.type(result)) continue;
-      const auto step = activation_of(edit, part, x, result);
-      if (!step) continue;
-      put_step(edit, last, x, *step);
+      const auto op = activation_of(edit, part, x, result);
+      if (!op) continue;
+      put_chain(edit, last, x, *op);
       return true;
     }
   }
@@ -267,8 +267,8 @@ int fuse_activations(GraphEditor& edit) {
     if (node.inputs.empty() || node.inputs[0] == kNoValue || node.outputs.size() != 1 ||
         !is_fusable(edit.type(node.inputs[0]).dtype))
       continue;
-    if (const auto step = onnx_activation(node)) {
-      put_step(edit, id, node.inputs[0], *step);
+    if (const auto op = onnx_activation(node)) {
+      put_chain(edit, id, node.inputs[0], *op);
       ++changes;
       continue;
     }

@@ -10,12 +10,12 @@
 namespace sluice::engine {
 namespace {
 
-constexpr std::size_t kMaxInputs = 8, kMaxSteps = 32;
+constexpr std::size_t kMaxInputs = 8, kMaxInstructions = 32;
 using Primitive = Chain::Op;
 
 struct Known {
   std::string_view op;
-  Primitive step;
+  Primitive chain_op;
 };
 constexpr Known kOne[] = {
     {"Neg", Primitive::negate},
@@ -43,7 +43,7 @@ constexpr Known kTwo[] = {
 template <std::size_t N>
 std::optional<Primitive> find(const Known (&all)[N], std::string_view op) {
   for (const Known& known : all)
-    if (known.op == op) return known.step;
+    if (known.op == op) return known.chain_op;
   return {};
 }
 
@@ -60,7 +60,7 @@ std::optional<float> scalar_of(const GraphEditor& edit, ValueId value) {
 // max(x, slope * x) is LeakyRelu for slopes in [0, 1].
 bool is_slope(float alpha) { return alpha > 0 && alpha <= 1; }
 
-bool is_step(const GraphEditor& edit, NodeId id) {
+bool is_chainable(const GraphEditor& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (node.outputs.size() != 1 || node.outputs[0] == kNoValue || node.inputs.empty()) return false;
   const DType dtype = edit.type(node.outputs[0]).dtype;
@@ -109,7 +109,7 @@ class Group {
   }
 
   bool belongs(NodeId id) const {
-    if (!is_step(edit_, id)) return false;
+    if (!is_chainable(edit_, id)) return false;
     const ValueId out = edit_.node(id).outputs[0];
     const std::vector<NodeId>& users = edit_.users(out);
     return edit_.type(out) == edit_.type(edit_.node(root_).outputs[0]) && !edit_.is_output(out) &&
@@ -130,7 +130,7 @@ class Group {
     for (const NodeId id : members_) numbers_[edit_.node(id).outputs[0]] = add(id);
     Shape shape;
     for (const ValueId value : inputs_) shape = broadcast(shape, edit_.type(value).shape);
-    return inputs_.size() <= kMaxInputs && chain_.steps.size() <= kMaxSteps &&
+    return inputs_.size() <= kMaxInputs && chain_.instructions.size() <= kMaxInstructions &&
            shape == edit_.type(edit_.node(root_).outputs[0]).shape;
   }
 
@@ -142,11 +142,11 @@ class Group {
     inputs_.push_back(value);
   }
 
-  int step(Primitive op, int a, int b = -1) { return push({op, a, b, 0}); }
+  int apply(Primitive op, int a, int b = -1) { return push({op, a, b, 0}); }
   int constant(float value) { return push({Primitive::constant, -1, -1, value}); }
-  int push(const Chain::Step& added) {
-    chain_.steps.push_back(added);
-    return chain_.inputs + static_cast<int>(chain_.steps.size()) - 1;
+  int push(const Chain::Instruction& added) {
+    chain_.instructions.push_back(added);
+    return chain_.inputs + static_cast<int>(chain_.instructions.size()) - 1;
   }
   int number(ValueId value) {
     if (const auto found = numbers_.find(value); found != numbers_.end()) return found->second;
@@ -159,23 +159,23 @@ class Group {
     const int x = number(node.inputs[0]);
     if (node.op == "Clip") return add_clip(id, x);
     if (node.op == "LeakyRelu")
-      return step(Primitive::maximum, x,
-                  step(Primitive::multiply, x, constant(node.attributes.real("alpha", 0.01f))));
+      return apply(Primitive::maximum, x,
+                   apply(Primitive::multiply, x, constant(node.attributes.real("alpha", 0.01f))));
     if (node.op == "HardSigmoid") {
-      const int part = step(Primitive::multiply, x, constant(node.attributes.real("alpha", 0.2f)));
-      const int sum = step(Primitive::add, part, constant(node.attributes.real("beta", 0.5f)));
-      return step(Primitive::maximum, step(Primitive::minimum, sum, constant(1)), constant(0));
+      const int part = apply(Primitive::multiply, x, constant(node.attributes.real("alpha", 0.2f)));
+      const int sum = apply(Primitive::add, part, constant(node.attributes.real("beta", 0.5f)));
+      return apply(Primitive::maximum, apply(Primitive::minimum, sum, constant(1)), constant(0));
     }
-    if (node.inputs.size() == 1) return step(*find(kOne, node.op), x);
+    if (node.inputs.size() == 1) return apply(*find(kOne, node.op), x);
     if (node.op == "Pow" && edit_.scalar(node.inputs[1]) == 2.0)
-      return step(Primitive::multiply, x, x);
-    return step(*find(kTwo, node.op), x, number(node.inputs[1]));
+      return apply(Primitive::multiply, x, x);
+    return apply(*find(kTwo, node.op), x, number(node.inputs[1]));
   }
 
   int add_clip(NodeId id, int x) {
     const Bounds bounds = *bounds_of(edit_, id);
-    if (bounds.low) x = step(Primitive::maximum, x, constant(*bounds.low));
-    if (bounds.high) x = step(Primitive::minimum, x, constant(*bounds.high));
+    if (bounds.low) x = apply(Primitive::maximum, x, constant(*bounds.low));
+    if (bounds.high) x = apply(Primitive::minimum, x, constant(*bounds.high));
     return x;
   }
 
@@ -183,8 +183,8 @@ class Group {
     const Chain inner = chain_of(node.attributes, node.inputs.size());
     std::vector<int> at;
     for (const ValueId input : node.inputs) at.push_back(number(input));
-    for (const Chain::Step& part : inner.steps) {
-      Chain::Step moved = part;
+    for (const Chain::Instruction& part : inner.instructions) {
+      Chain::Instruction moved = part;
       if (part.a >= 0) moved.a = at[static_cast<std::size_t>(part.a)];
       if (part.b >= 0) moved.b = at[static_cast<std::size_t>(part.b)];
       at.push_back(push(moved));
@@ -218,7 +218,7 @@ int fuse_chains(GraphEditor& edit) {
   std::vector<NodeId> nodes = edit.nodes();
   std::reverse(nodes.begin(), nodes.end());
   for (const NodeId id : nodes)
-    if (!edit.removed(id) && is_step(edit, id) && fuse(edit, id)) ++changes;
+    if (!edit.removed(id) && is_chainable(edit, id) && fuse(edit, id)) ++changes;
   return changes;
 }
 

@@ -123,8 +123,8 @@ std::optional<ActivationParams> activation_params_of(const GraphEditor& edit, No
   }
   if (node.domain != kFused || node.op != "Chain" || node.inputs.size() != 1) return {};
   const Chain chain = chain_of(node.attributes, 1);
-  if (chain.steps.size() != 1 || Chain::operands(chain.steps[0].op) != 1) return {};
-  const auto activation = activation_named(Chain::name(chain.steps[0].op));
+  if (chain.instructions.size() != 1 || Chain::operands(chain.instructions[0].op) != 1) return {};
+  const auto activation = activation_named(Chain::name(chain.instructions[0].op));
   if (!activation) return {};
   return ActivationParams{*activation};
 }

@@ -77,8 +77,8 @@ Tensor narrowed(const Tensor& constant, DType to) {
 
 void clamp_chain(Attributes& attributes, std::size_t inputs, DType to) {
   Chain chain = chain_of(attributes, inputs);
-  for (Chain::Step& step : chain.steps)
-    if (step.op == Chain::Op::constant) step.value = clamped(step.value, to);
+  for (Chain::Instruction& instruction : chain.instructions)
+    if (instruction.op == Chain::Op::constant) instruction.value = clamped(instruction.value, to);
   write(chain, attributes);
 }
 

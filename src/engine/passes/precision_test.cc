@@ -82,8 +82,8 @@ TEST_F(PrecisionTest, NumbersInsideAChainStayFiniteToo) {
   const ValueId x = b.input("x");
   Attributes attributes;
   write(Chain{.inputs = 1,
-              .steps = {{Chain::Op::constant, -1, -1, -3.4028235e38f},
-                        {Chain::Op::multiply, 0, 1, 0}}},
+              .instructions = {{Chain::Op::constant, -1, -1, -3.4028235e38f},
+                               {Chain::Op::multiply, 0, 1, 0}}},
         attributes);
   const Graph graph =
       b.output(b.node("Chain", {x}, {{"code", attributes.strings("code")}}, "sluice")).take();

@@ -7,8 +7,8 @@
 
 namespace sluice::kernels {
 
-// A function of elements as a list of steps. Values are numbered: the inputs first, then one for
-// each step; the last one is the result. It is computed in float for all element types.
+// A function of elements as a list of instructions. Values are numbered: the inputs first, then one
+// for each instruction; the last one is the result. It is computed in float for all element types.
 struct Chain {
   enum class Op {
     constant,
@@ -39,13 +39,13 @@ struct Chain {
     sine,
     cosine,
   };
-  struct Step {
+  struct Instruction {
     Op op;
     int a = -1, b = -1;  // operands; b: -1 with one operand
     float value = 0;     // of constant
   };
   int inputs = 0;
-  std::vector<Step> steps;
+  std::vector<Instruction> instructions;
 
   static int operands(Op op);
   static std::string_view name(Op op);

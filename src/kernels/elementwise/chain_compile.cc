@@ -11,7 +11,8 @@ class Compiler {
   ChainCode run(const Chain& chain) {
     code_.inputs = chain.inputs;
     for (int i = 0; i < chain.inputs; ++i) values_.push_back({i, false});
-    for (const Chain::Step& step : chain.steps) values_.push_back(lower(step));
+    for (const Chain::Instruction& instruction : chain.instructions)
+      values_.push_back(lower(instruction));
     allocate_registers();
     return std::move(code_);
   }
@@ -43,19 +44,19 @@ class Compiler {
     return {static_cast<int>(code_.instructions.size()) - 1, true};
   }
 
-  Value lower(const Chain::Step& step) {
-    if (step.op == Chain::Op::constant) {
-      code_.constants.push_back(step.value);
-      return {static_cast<int>(code_.constants.size()) - 1, false, step.value};
+  Value lower(const Chain::Instruction& instruction) {
+    if (instruction.op == Chain::Op::constant) {
+      code_.constants.push_back(instruction.value);
+      return {static_cast<int>(code_.constants.size()) - 1, false, instruction.value};
     }
-    const Value a = value(step.a);
-    if (step.b < 0) return emit(step.op, a, nullptr);
-    const Value b = value(step.b);
-    if (step.op != Chain::Op::power || !b.constant) return emit(step.op, a, &b);
+    const Value a = value(instruction.a);
+    if (instruction.b < 0) return emit(instruction.op, a, nullptr);
+    const Value b = value(instruction.b);
+    if (instruction.op != Chain::Op::power || !b.constant) return emit(instruction.op, a, &b);
     if (*b.constant == 2.0f) return emit(Chain::Op::multiply, a, &a);
     if (*b.constant == 0.5f) return emit(Chain::Op::square_root, a, nullptr);
     if (*b.constant == -1.0f) return emit(Chain::Op::reciprocal, a, nullptr);
-    if (*b.constant != 3.0f) return emit(step.op, a, &b);
+    if (*b.constant != 3.0f) return emit(instruction.op, a, &b);
     const Value square = emit(Chain::Op::multiply, a, &a);
     return emit(Chain::Op::multiply, square, &a);
   }
@@ -63,9 +64,9 @@ class Compiler {
   // A result may reuse the register of an operand that is dead afterwards: each element is read
   // before it is written.
   void allocate_registers() {
-    std::vector<ChainInstruction>& all = code_.instructions;
+    std::vector<ChainCode::Instruction>& all = code_.instructions;
     std::vector<std::size_t> last(all.size(), 0);
-    const auto operands = [&](ChainInstruction& of, const auto& body) {
+    const auto operands = [&](ChainCode::Instruction& of, const auto& body) {
       body(of.a);
       if (of.b >= 0) body(of.b);
     };

@@ -125,14 +125,14 @@ void unary_op(Chain::Op op, const Operand& a, float* to, std::size_t n) {
   }
 }
 
-void run_instruction(const ChainInstruction& step, const ChainRegister* registers,
+void run_instruction(const ChainCode::Instruction& instruction, const ChainRegister* registers,
                      std::size_t count) {
-  const Operand a(registers[step.a]);
-  float* const to = registers[step.to].at;
-  if (step.b >= 0)
-    binary_op(step.op, a, Operand(registers[step.b]), to, count);
+  const Operand a(registers[instruction.a]);
+  float* const to = registers[instruction.to].at;
+  if (instruction.b >= 0)
+    binary_op(instruction.op, a, Operand(registers[instruction.b]), to, count);
   else
-    unary_op(step.op, a, to, count);
+    unary_op(instruction.op, a, to, count);
 }
 
 }  // namespace sluice::kernels::cpu::HWY_NAMESPACE
@@ -144,8 +144,8 @@ namespace sluice::kernels::cpu {
 HWY_EXPORT(run_instruction);
 
 void run_block(const ChainCode& code, std::span<const ChainRegister> registers, std::size_t count) {
-  for (const ChainInstruction& step : code.instructions)
-    HWY_DYNAMIC_DISPATCH(run_instruction)(step, registers.data(), count);
+  for (const ChainCode::Instruction& instruction : code.instructions)
+    HWY_DYNAMIC_DISPATCH(run_instruction)(instruction, registers.data(), count);
 }
 
 }  // namespace sluice::kernels::cpu

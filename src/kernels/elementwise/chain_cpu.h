@@ -11,17 +11,16 @@ namespace sluice::kernels::cpu {
 
 inline constexpr std::size_t kChainBlock = 1024;  // floats: the blocks of a chain stay in L1
 
-struct ChainInstruction {
-  Chain::Op op;
-  int a, b, to;  // registers; b: -1 with one operand
-};
-
 // Registers: inputs, constants, temporaries, and last the result.
 struct ChainCode {
+  struct Instruction {
+    Chain::Op op;
+    int a, b, to;  // registers; b: -1 with one operand
+  };
   int inputs = 0;
   std::vector<float> constants;
   int temporaries = 0;
-  std::vector<ChainInstruction> instructions;
+  std::vector<Instruction> instructions;
 
   int registers() const { return inputs + static_cast<int>(constants.size()) + temporaries + 1; }
   int first_temporary() const { return inputs + static_cast<int>(constants.size()); }

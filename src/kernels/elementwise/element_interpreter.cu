@@ -155,22 +155,24 @@ __device__ Value apply(ElementOp op, const Value& a, const Value& b) {
   return value_of(W(0));
 }
 
-__device__ Value step_value(const ElementStep& step, const Value* values,
-                            const ElementKind* kinds) {
-  if (step.op == ElementOp::constant) {
-    if (step.kind == ElementKind::f32) return value_of(static_cast<float>(step.real));
-    if (step.kind == ElementKind::f64) return value_of(step.real);
-    return value_of(static_cast<i64>(step.integer));
+__device__ Value instruction_value(const ElementInstruction& instruction, const Value* values,
+                                   const ElementKind* kinds) {
+  if (instruction.op == ElementOp::constant) {
+    if (instruction.kind == ElementKind::f32) return value_of(static_cast<float>(instruction.real));
+    if (instruction.kind == ElementKind::f64) return value_of(instruction.real);
+    return value_of(static_cast<i64>(instruction.integer));
   }
-  const Value& a = values[step.a];
-  if (step.op == ElementOp::convert) return converted(kinds[step.a], step.kind, a);
-  if (step.op == ElementOp::select) return a.i64_value != 0 ? values[step.b] : values[step.c];
-  const Value& b = step.b >= 0 ? values[step.b] : a;
-  switch (step.kind) {
-    case ElementKind::f32: return apply<float>(step.op, a, b);
-    case ElementKind::f64: return apply<double>(step.op, a, b);
-    case ElementKind::u64: return apply<u64>(step.op, a, b);
-    default: return apply<i64>(step.op, a, b);
+  const Value& a = values[instruction.a];
+  if (instruction.op == ElementOp::convert)
+    return converted(kinds[instruction.a], instruction.kind, a);
+  if (instruction.op == ElementOp::select)
+    return a.i64_value != 0 ? values[instruction.b] : values[instruction.c];
+  const Value& b = instruction.b >= 0 ? values[instruction.b] : a;
+  switch (instruction.kind) {
+    case ElementKind::f32: return apply<float>(instruction.op, a, b);
+    case ElementKind::f64: return apply<double>(instruction.op, a, b);
+    case ElementKind::u64: return apply<u64>(instruction.op, a, b);
+    default: return apply<i64>(instruction.op, a, b);
   }
 }
 
@@ -200,9 +202,10 @@ __global__ void __launch_bounds__(kElementThreads)
     kinds[k] = input_kind(table.types[k]);
   }
   for (int k = 0; k < table.count; ++k) {
-    const ElementStep step = table.steps[k];
-    values[table.inputs + k] = step_value(step, values, kinds);
-    kinds[table.inputs + k] = step.op >= ElementOp::equal ? ElementKind::i64 : step.kind;
+    const ElementInstruction instruction = table.instructions[k];
+    values[table.inputs + k] = instruction_value(instruction, values, kinds);
+    kinds[table.inputs + k] =
+        instruction.op >= ElementOp::equal ? ElementKind::i64 : instruction.kind;
   }
   const Value& result = values[table.result];
   switch (kinds[table.result]) {
@@ -217,11 +220,11 @@ __global__ void __launch_bounds__(kElementThreads)
 
 bool element_interpreter_supports(const ElementProgram& program) {
   if (program.values() > kMaxElementValues) return false;
-  for (const ElementStep& step : program.steps()) {
-    const bool basic = step.op <= kLastBasicUnary ||
-                       (step.op >= ElementOp::add && step.op <= kLastBasicBinary) ||
-                       step.op >= ElementOp::equal;
-    if (step.kind == ElementKind::f64 && !basic) return false;
+  for (const ElementInstruction& instruction : program.instructions()) {
+    const bool basic = instruction.op <= kLastBasicUnary ||
+                       (instruction.op >= ElementOp::add && instruction.op <= kLastBasicBinary) ||
+                       instruction.op >= ElementOp::equal;
+    if (instruction.kind == ElementKind::f64 && !basic) return false;
   }
   return true;
 }

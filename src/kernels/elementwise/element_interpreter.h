@@ -1,5 +1,5 @@
-// Runs an element program with a kernel that interprets it step by step: slow, for where NVRTC is
-// missing.
+// Runs an element program with a kernel that interprets it: slow, for where
+// NVRTC is missing.
 #pragma once
 
 #include "kernels/common/launch_args.h"
@@ -11,12 +11,12 @@ namespace sluice::kernels::cuda {
 inline constexpr int kMaxElementValues = 48;
 
 struct ElementTable {
-  const ElementStep* steps;  // on the device
+  const ElementInstruction* instructions;  // on the device
   int inputs, count, result;
   DType types[kMaxElementInputs], output;
 };
 
-// Whether it implements all steps of the program.
+// Whether it implements all instructions of the program.
 bool element_interpreter_supports(const ElementProgram& program);
 
 void run_element_interpreter(const ElementTable& table, const Extent& extent,

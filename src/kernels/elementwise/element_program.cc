@@ -57,17 +57,17 @@ int ElementProgram::input(DType type) {
   return static_cast<int>(inputs_.size()) - 1;
 }
 
-int ElementProgram::add(ElementStep step) {
-  steps_.push_back(step);
+int ElementProgram::add(ElementInstruction instruction) {
+  instructions_.push_back(instruction);
   return values() - 1;
 }
 
 int ElementProgram::constant(ElementKind kind, double value) {
-  ElementStep step{ElementOp::constant, kind};
-  step.real = value;
-  step.integer =
+  ElementInstruction instruction{ElementOp::constant, kind};
+  instruction.real = value;
+  instruction.integer =
       static_cast<std::int64_t>(kind == ElementKind::f32 || kind == ElementKind::f64 ? 0 : value);
-  return add(step);
+  return add(instruction);
 }
 
 int ElementProgram::convert(ElementKind to, int a) {
@@ -87,8 +87,8 @@ int ElementProgram::select(int test, int a, int b) {
 ElementKind ElementProgram::kind(int value) const {
   const auto i = static_cast<std::size_t>(value);
   if (i < inputs_.size()) return kind_of(inputs_[i]);
-  const ElementStep& step = steps_[i - inputs_.size()];
-  return is_comparison(step.op) ? ElementKind::i64 : step.kind;
+  const ElementInstruction& instruction = instructions_[i - inputs_.size()];
+  return is_comparison(instruction.op) ? ElementKind::i64 : instruction.kind;
 }
 
 void ElementProgram::result(int value, DType type) {

@@ -1,5 +1,5 @@
-// A program of typed elementwise steps. A kernel for it is compiled at run time by NVRTC, or
-// interpreted step by step where there is no NVRTC.
+// A program of typed elementwise instructions. A kernel for it is compiled at run time by NVRTC, or
+// interpreted where there is no NVRTC.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ namespace sluice::kernels::cuda {
 
 enum class ElementOp : std::int16_t {
   constant,
-  convert,  // a, to the step's kind
+  convert,  // a, to the instruction's kind
   select,   // a != 0 ? b : c
 #define SLUICE_NAME(NAME) NAME,
   SLUICE_ELEMENT_UNARY(SLUICE_NAME) SLUICE_ELEMENT_BINARY(SLUICE_NAME)
@@ -45,7 +45,7 @@ ElementKind kind_of(DType type);
 bool is_element_type(DType type);  // whether programs support it
 
 // `kind` is that of the operands; comparisons return i64.
-struct ElementStep {
+struct ElementInstruction {
   ElementOp op;
   ElementKind kind;
   std::int16_t a = -1, b = -1, c = -1;
@@ -54,7 +54,7 @@ struct ElementStep {
   std::int64_t integer = 0;  // of a constant i64 or u64
 };
 
-// Values are numbered: inputs, then steps.
+// Values are numbered: inputs, then instructions.
 class ElementProgram {
  public:
   int input(DType type);
@@ -65,8 +65,8 @@ class ElementProgram {
 
   ElementKind kind(int value) const;  // of a value
   const std::vector<DType>& inputs() const noexcept { return inputs_; }
-  const std::vector<ElementStep>& steps() const noexcept { return steps_; }
-  int values() const noexcept { return static_cast<int>(inputs_.size() + steps_.size()); }
+  const std::vector<ElementInstruction>& instructions() const noexcept { return instructions_; }
+  int values() const noexcept { return static_cast<int>(inputs_.size() + instructions_.size()); }
 
   // Sets the value that is written, and its type. Call it last.
   void result(int value, DType type);
@@ -74,10 +74,10 @@ class ElementProgram {
   DType output() const noexcept { return output_; }
 
  private:
-  int add(ElementStep step);
+  int add(ElementInstruction instruction);
 
   std::vector<DType> inputs_;
-  std::vector<ElementStep> steps_;
+  std::vector<ElementInstruction> instructions_;
   int result_ = 0;
   DType output_ = DType::none;
 };

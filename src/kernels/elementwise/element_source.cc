@@ -69,43 +69,47 @@ std::string_view type_of_kind(ElementKind kind) {
   return "i64";
 }
 
-std::string constant_of(const ElementStep& step) {
-  if (step.kind == ElementKind::f32)
+std::string constant_of(const ElementInstruction& instruction) {
+  if (instruction.kind == ElementKind::f32)
     return fmt::format("__int_as_float(0x{:x})",
-                       std::bit_cast<std::uint32_t>(static_cast<float>(step.real)));
-  if (step.kind == ElementKind::f64)
-    return fmt::format("__longlong_as_double(0x{:x}ll)", std::bit_cast<std::uint64_t>(step.real));
-  return fmt::format("static_cast<{}>(0x{:x}ull)", type_of_kind(step.kind),
-                     static_cast<std::uint64_t>(step.integer));
+                       std::bit_cast<std::uint32_t>(static_cast<float>(instruction.real)));
+  if (instruction.kind == ElementKind::f64)
+    return fmt::format("__longlong_as_double(0x{:x}ll)",
+                       std::bit_cast<std::uint64_t>(instruction.real));
+  return fmt::format("static_cast<{}>(0x{:x}ull)", type_of_kind(instruction.kind),
+                     static_cast<std::uint64_t>(instruction.integer));
 }
 
 // Constant exponents need no pow().
-std::string power_of(const ElementProgram& program, const ElementStep& step) {
+std::string power_of(const ElementProgram& program, const ElementInstruction& instruction) {
   const int first = static_cast<int>(program.inputs().size());
-  if (step.b >= first && step.kind != ElementKind::i64 && step.kind != ElementKind::u64) {
-    const ElementStep& by = program.steps()[static_cast<std::size_t>(step.b - first)];
+  if (instruction.b >= first && instruction.kind != ElementKind::i64 &&
+      instruction.kind != ElementKind::u64) {
+    const ElementInstruction& by =
+        program.instructions()[static_cast<std::size_t>(instruction.b - first)];
     if (by.op == ElementOp::constant) {
-      if (by.real == 2) return fmt::format("v{0} * v{0}", step.a);
-      if (by.real == 3) return fmt::format("v{0} * v{0} * v{0}", step.a);
-      if (by.real == 0.5) return fmt::format("op_square_root(v{})", step.a);
+      if (by.real == 2) return fmt::format("v{0} * v{0}", instruction.a);
+      if (by.real == 3) return fmt::format("v{0} * v{0} * v{0}", instruction.a);
+      if (by.real == 0.5) return fmt::format("op_square_root(v{})", instruction.a);
     }
   }
-  return fmt::format("op_power(v{}, v{})", step.a, step.b);
+  return fmt::format("op_power(v{}, v{})", instruction.a, instruction.b);
 }
 
-std::string expression_of(const ElementProgram& program, const ElementStep& step) {
-  switch (step.op) {
-    case ElementOp::constant: return constant_of(step);
+std::string expression_of(const ElementProgram& program, const ElementInstruction& instruction) {
+  switch (instruction.op) {
+    case ElementOp::constant: return constant_of(instruction);
     case ElementOp::convert: {
       constexpr std::string_view kTo[] = {"to_f32", "to_f64", "to_i64", "to_u64"};
-      return fmt::format("{}(v{})", kTo[static_cast<std::size_t>(step.kind)], step.a);
+      return fmt::format("{}(v{})", kTo[static_cast<std::size_t>(instruction.kind)], instruction.a);
     }
-    case ElementOp::select: return fmt::format("v{} != 0 ? v{} : v{}", step.a, step.b, step.c);
-    case ElementOp::power: return power_of(program, step);
+    case ElementOp::select:
+      return fmt::format("v{} != 0 ? v{} : v{}", instruction.a, instruction.b, instruction.c);
+    case ElementOp::power: return power_of(program, instruction);
     default: break;
   }
-  if (step.b < 0) return fmt::format("op_{}(v{})", name_of(step.op), step.a);
-  return fmt::format("op_{}(v{}, v{})", name_of(step.op), step.a, step.b);
+  if (instruction.b < 0) return fmt::format("op_{}(v{})", name_of(instruction.op), instruction.a);
+  return fmt::format("op_{}(v{}, v{})", name_of(instruction.op), instruction.a, instruction.b);
 }
 
 bool is_strided(ElementAccess access) {
@@ -153,9 +157,9 @@ std::string body_of(const ElementProgram& program, const ElementLayout& layout) 
     text += fmt::format("    const {} v{} = load_{}(x{}{});\n", type_of_kind(program.kind(value)),
                         value, stored_as(program.inputs()[i]).name, i, many ? ".at[k]" : "");
   }
-  for (const ElementStep& step : program.steps()) {
+  for (const ElementInstruction& instruction : program.instructions()) {
     text += fmt::format("    const {} v{} = {};\n", type_of_kind(program.kind(value)), value,
-                        expression_of(program, step));
+                        expression_of(program, instruction));
     ++value;
   }
   return text + fmt::format("    y.at[k] = store_{}(v{});\n", stored_as(program.output()).name,

@@ -180,8 +180,9 @@ std::unique_ptr<Kernel> make(const Graph& graph, const Node& node, Context& cont
     shapes.push_back(type.shape);
     inputs.push_back({i});
   }
-  if (shape.size() == 0 || chain.steps.empty() || chain.steps.back().op == Chain::Op::constant ||
-      node.outputs.empty() || !(type_of(graph[node.outputs[0]]) == TensorType{DType::f32, shape}))
+  if (shape.size() == 0 || chain.instructions.empty() ||
+      chain.instructions.back().op == Chain::Op::constant || node.outputs.empty() ||
+      !(type_of(graph[node.outputs[0]]) == TensorType{DType::f32, shape}))
     return nullptr;
   return std::make_unique<ChainKernel>(context, chain, shape, shapes, std::move(inputs));
 }

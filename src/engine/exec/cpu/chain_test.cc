@@ -16,22 +16,22 @@ Node chain_node(const Chain& chain) {
   return node;
 }
 
-Chain random_chain(int inputs, int steps, std::mt19937& random) {
+Chain random_chain(int inputs, int instructions, std::mt19937& random) {
   // Operators with small results and without discontinuities.
   constexpr Op kSafe[] = {Op::add,  Op::subtract, Op::multiply,  Op::minimum, Op::maximum,
                           Op::tanh, Op::sigmoid,  Op::gelu_tanh, Op::sine,    Op::absolute,
                           Op::relu, Op::constant, Op::gelu,      Op::silu,    Op::error_function};
   Chain chain{inputs, {}};
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < instructions; ++i) {
     const auto any = [&] { return static_cast<int>(random() % static_cast<unsigned>(inputs + i)); };
-    const Op op = i + 1 == steps ? Op::add : kSafe[random() % std::size(kSafe)];
-    Chain::Step step{op};
-    if (op == Op::constant) step.value = 0.37f * static_cast<float>(random() % 5);
-    if (Chain::operands(op) > 0) step.a = any();
-    if (Chain::operands(op) > 1) step.b = any();
-    chain.steps.push_back(step);
+    const Op op = i + 1 == instructions ? Op::add : kSafe[random() % std::size(kSafe)];
+    Chain::Instruction instruction{op};
+    if (op == Op::constant) instruction.value = 0.37f * static_cast<float>(random() % 5);
+    if (Chain::operands(op) > 0) instruction.a = any();
+    if (Chain::operands(op) > 1) instruction.b = any();
+    chain.instructions.push_back(instruction);
     if (op == Op::multiply || op == Op::add || op == Op::subtract) {
-      chain.steps.push_back({Op::tanh, inputs + i});
+      chain.instructions.push_back({Op::tanh, inputs + i});
       ++i;
     }
   }
@@ -69,7 +69,7 @@ TEST(ChainKernelTest, EachStepMatchesItsOperator) {
   for (float& value : x.values<float>()) value = std::fabs(value) * 3 + 0.01f;
   for (int op = 1; op <= static_cast<int>(Op::cosine); ++op) {
     Chain chain{2, {{static_cast<Op>(op), 0, -1}}};
-    if (Chain::operands(static_cast<Op>(op)) == 2) chain.steps[0].b = 1;
+    if (Chain::operands(static_cast<Op>(op)) == 2) chain.instructions[0].b = 1;
     for_each_target([&] {
       EXPECT_LT(KernelTest(chain_node(chain), {x, y}).difference(), 2e-6)
           << Chain::name(static_cast<Op>(op));
@@ -127,8 +127,8 @@ TEST(ChainTest, SerializationRoundTripIsExact) {
   write(chain, written);
   EXPECT_EQ(written.strings("code"), (Attributes::Strings{"constant 0.1", "add 0 2", "relu 3"}));
   const Chain read = chain_of(written, 2);
-  EXPECT_EQ(read.steps[0].value, 0.1f);
-  EXPECT_EQ(read.steps[1].b, 2);
+  EXPECT_EQ(read.instructions[0].value, 0.1f);
+  EXPECT_EQ(read.instructions[1].b, 2);
 }
 
 TEST(ChainTest, BrokenCodeIsRefused) {

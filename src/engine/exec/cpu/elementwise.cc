@@ -8,7 +8,7 @@ namespace {
 
 struct Known {
   std::string_view op;
-  Chain::Op step;
+  Chain::Op chain_op;
 };
 constexpr auto kKnown = [] {
   using enum Chain::Op;
@@ -48,14 +48,14 @@ class Builder {
     made_.inputs = std::move(inputs);
   }
 
-  int step(Chain::Op op, int a, int b = -1) { return add_step({op, a, b}); }
-  int number(float value) { return add_step({Chain::Op::constant, -1, -1, value}); }
+  int apply(Chain::Op op, int a, int b = -1) { return append({op, a, b}); }
+  int number(float value) { return append({Chain::Op::constant, -1, -1, value}); }
   Single finish() { return std::move(made_); }
 
  private:
-  int add_step(const Chain::Step& step) {
-    made_.chain.steps.push_back(step);
-    return made_.chain.inputs + static_cast<int>(made_.chain.steps.size()) - 1;
+  int append(const Chain::Instruction& instruction) {
+    made_.chain.instructions.push_back(instruction);
+    return made_.chain.inputs + static_cast<int>(made_.chain.instructions.size()) - 1;
   }
   Single made_;
 };
@@ -66,7 +66,7 @@ Single join(Chain::Op op, std::size_t inputs) {
   for (std::size_t i = 0; i < inputs; ++i) all[i] = i;
   Builder build(std::move(all));
   int so_far = 0;
-  for (int i = 1; i < static_cast<int>(inputs); ++i) so_far = build.step(op, so_far, i);
+  for (int i = 1; i < static_cast<int>(inputs); ++i) so_far = build.apply(op, so_far, i);
   return build.finish();
 }
 
@@ -88,7 +88,7 @@ Single clip(const Node& node) {
   Builder build(inputs);
   int so_far = 0, input = 1;
   for (const auto& [op, value] : bounds)
-    so_far = build.step(op, so_far, value ? build.number(*value) : input++);
+    so_far = build.apply(op, so_far, value ? build.number(*value) : input++);
   return build.finish();
 }
 
@@ -97,18 +97,18 @@ std::optional<Single> leaky_relu(const Node& node) {
   if (!std::isfinite(node.attributes.real("alpha", 0.01f))) return std::nullopt;
   using enum Chain::Op;
   Builder build({0});
-  const int low = build.step(minimum, 0, build.number(0));
-  const int scaled = build.step(multiply, low, build.number(node.attributes.real("alpha", 0.01f)));
-  build.step(add, build.step(relu, 0), scaled);
+  const int low = build.apply(minimum, 0, build.number(0));
+  const int scaled = build.apply(multiply, low, build.number(node.attributes.real("alpha", 0.01f)));
+  build.apply(add, build.apply(relu, 0), scaled);
   return build.finish();
 }
 
 Single hard_sigmoid(const Node& node) {
   using enum Chain::Op;
   Builder build({0});
-  const int scaled = build.step(multiply, 0, build.number(node.attributes.real("alpha", 0.2f)));
-  const int moved = build.step(add, scaled, build.number(node.attributes.real("beta", 0.5f)));
-  build.step(maximum, build.step(minimum, moved, build.number(1)), build.number(0));
+  const int scaled = build.apply(multiply, 0, build.number(node.attributes.real("alpha", 0.2f)));
+  const int moved = build.apply(add, scaled, build.number(node.attributes.real("beta", 0.5f)));
+  build.apply(maximum, build.apply(minimum, moved, build.number(1)), build.number(0));
   return build.finish();
 }
 
@@ -124,10 +124,10 @@ std::optional<Single> as_chain(const Node& node) {
   for (const Known& known : kKnown) {
     if (known.op != node.op) continue;
     const std::string how = node.attributes.string("approximate", "none");
-    const Chain::Op op = node.op == "Gelu" && how == "tanh" ? Chain::Op::gelu_tanh : known.step;
+    const Chain::Op op = node.op == "Gelu" && how == "tanh" ? Chain::Op::gelu_tanh : known.chain_op;
     if (Chain::operands(op) == 2) return join(op, node.inputs.size());
     Builder build({0});
-    build.step(op, 0);
+    build.apply(op, 0);
     return build.finish();
   }
   return std::nullopt;

@@ -78,16 +78,18 @@ void evaluate(OpCall& call, const Chain& chain, const Shape& shape) {
   for (std::size_t i = 0; i < call.inputs(); ++i)
     inputs.push_back(broadcast_to<W>(call.input(i), shape));
   const Tensor result(kDTypeOf<W>, shape);
-  std::vector<W> values(inputs.size() + chain.steps.size());
+  std::vector<W> values(inputs.size() + chain.instructions.size());
   for (std::size_t at = 0; at < as<W>(result).size(); ++at) {
     for (std::size_t i = 0; i < inputs.size(); ++i) values[i] = inputs[i][at];
     std::size_t made = inputs.size();
-    for (const Chain::Step& step : chain.steps) {
+    for (const Chain::Instruction& instruction : chain.instructions) {
       const auto operand = [&](int i) { return values[static_cast<std::size_t>(i)]; };
-      switch (Chain::operands(step.op)) {
-        case 0: values[made++] = static_cast<W>(step.value); break;
-        case 1: values[made++] = one(step.op, operand(step.a)); break;
-        default: values[made++] = two(step.op, operand(step.a), operand(step.b)); break;
+      switch (Chain::operands(instruction.op)) {
+        case 0: values[made++] = static_cast<W>(instruction.value); break;
+        case 1: values[made++] = one(instruction.op, operand(instruction.a)); break;
+        default:
+          values[made++] = two(instruction.op, operand(instruction.a), operand(instruction.b));
+          break;
       }
     }
     as<W>(result)[at] = values.back();

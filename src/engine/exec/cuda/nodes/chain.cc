@@ -8,14 +8,14 @@ namespace sluice::engine::cuda {
 namespace {
 
 // Appends an operator of the chain; false if element programs do not have it.
-bool append(ElementProgram& program, const Chain::Step& step, ElementKind kind) {
-  if (step.op == Chain::Op::constant) {
-    program.constant(kind, static_cast<double>(step.value));
+bool append(ElementProgram& program, const Chain::Instruction& instruction, ElementKind kind) {
+  if (instruction.op == Chain::Op::constant) {
+    program.constant(kind, static_cast<double>(instruction.value));
     return true;
   }
   ElementOp op{};
-  if (!find_op(Chain::name(step.op), op)) return false;
-  program.apply(op, step.a, step.b);
+  if (!find_op(Chain::name(instruction.op), op)) return false;
+  program.apply(op, instruction.a, instruction.b);
   return true;
 }
 
@@ -31,10 +31,10 @@ std::unique_ptr<Kernel> make_chain(const Graph& graph, const Node& node, Context
     program.input(type);
     inputs.push_back({i, view.in(i).shape});
   }
-  for (const Chain::Step& step : chain.steps)
-    if (!append(program, step, kind_of(type))) return nullptr;
+  for (const Chain::Instruction& instruction : chain.instructions)
+    if (!append(program, instruction, kind_of(type))) return nullptr;
   program.result(program.values() - 1, type);
-  return make_elements("elementwise chain of " + std::to_string(chain.steps.size()), program,
+  return make_elements("elementwise chain of " + std::to_string(chain.instructions.size()), program,
                        inputs, view.out(0).shape, context);
 }
 

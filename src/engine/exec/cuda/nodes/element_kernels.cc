@@ -146,14 +146,14 @@ std::unique_ptr<Kernel> interpreted(std::string name, const ElementProgram& prog
                                     const std::vector<ElementInput>& inputs, const Axes& axes,
                                     Context& context) {
   if (!element_interpreter_supports(program)) return nullptr;
-  const std::size_t size = program.steps().size() * sizeof(ElementStep);
-  Tensor steps(DType::u8, {static_cast<std::int64_t>(size)});
-  if (size > 0) std::memcpy(steps.data(), program.steps().data(), size);
-  const ConstMemory held = context.constant(steps);
+  const std::size_t size = program.instructions().size() * sizeof(ElementInstruction);
+  Tensor instructions(DType::u8, {static_cast<std::int64_t>(size)});
+  if (size > 0) std::memcpy(instructions.data(), program.instructions().data(), size);
+  const ConstMemory held = context.constant(instructions);
   ElementTable table{};
-  table.steps = static_cast<const ElementStep*>(held.get());
+  table.instructions = static_cast<const ElementInstruction*>(held.get());
   table.inputs = static_cast<int>(inputs.size());
-  table.count = static_cast<int>(program.steps().size());
+  table.count = static_cast<int>(program.instructions().size());
   table.result = program.result();
   std::copy(program.inputs().begin(), program.inputs().end(), table.types);
   table.output = program.output();

@@ -245,7 +245,7 @@ const OpRow kRows[] = {
        const auto [a, b] = broadcast_shapes(r);
        using Op = engine::Chain::Op;
        engine::Chain chain{3, {}};
-       chain.steps = {
+       chain.instructions = {
            {Op::multiply, 0, 1}, {Op::add, 3, 2},     {Op::gelu, 4}, {Op::constant, -1, -1, 0.5f},
            {Op::multiply, 5, 6}, {Op::maximum, 7, 0}, {Op::tanh, 8}};
        OpCase c("Chain", 1, {r.numbers(type, a), r.numbers(type, b), r.numbers(type, {})},
