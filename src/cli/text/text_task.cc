@@ -86,7 +86,7 @@ class Interrupts {
     interrupted = false;
     struct sigaction action {};
     action.sa_handler = [](int) { interrupted = true; };
-    action.sa_flags = SA_RESETHAND;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
     sigaction(SIGINT, &action, &int_);
     sigaction(SIGTERM, &action, &term_);
   }

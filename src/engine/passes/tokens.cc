@@ -178,7 +178,7 @@ ValueId TokenRegion::source_of(ValueId value) const {
 std::optional<TokenInputs> TokenRegion::attention_inputs(const Node& node) const {
   auto uses = row_inputs(node, {0, 1, 2});
   if (!uses || lead(edit_.type(node.outputs[0]).shape) != 2) return std::nullopt;
-  for (const std::size_t i : {1, 2})
+  for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
     if (has_input(node, i) && source_of(node.inputs[i]) != source_of(node.inputs[0]))
       return std::nullopt;
   (*uses)[3] = TokenInput::removed;

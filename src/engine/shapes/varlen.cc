@@ -81,7 +81,8 @@ std::optional<VarlenBatch> pack_varlen(const Tensor& mask, bool first) {
     const auto at = static_cast<std::int64_t>(i);
     if (at % length == 0)
       cu_seqlens[static_cast<std::size_t>(at / length)] = static_cast<std::int32_t>(token);
-    token_index[i] = static_cast<std::int32_t>((*is)[i] ? token : varlen.inputs[0].size());
+    token_index[i] = (*is)[i] ? static_cast<std::int32_t>(token)
+                              : static_cast<std::int32_t>(varlen.inputs[0].size());
     if (!(*is)[i]) continue;
     rows[token] = static_cast<std::int32_t>(at);
     positions[token++] = static_cast<std::int32_t>(at % length);
