@@ -260,7 +260,7 @@ std::unique_ptr<Kernel> make_int8_conv(const Graph& graph, const Node& node, Con
 
 // ---- quantize ----------------------------------------------------------------------------
 
-constexpr std::size_t kGrain = 64 << 10;  // less is not worth another thread
+constexpr std::size_t kQuantizeGrain = 64 << 10;  // less is not worth another thread
 
 class QuantizeKernel final : public Kernel {
  public:
@@ -270,7 +270,7 @@ class QuantizeKernel final : public Kernel {
   void run(const KernelArgs& args) const override {
     const float* const from = floats(args, 0);
     auto* const to = static_cast<std::uint8_t*>(args.outputs[0]);
-    workers_.each(count_, kGrain, [&](std::size_t begin, std::size_t end) {
+    workers_.each(count_, kQuantizeGrain, [&](std::size_t begin, std::size_t end) {
       quantize_linear(from + begin, end - begin, quant_, to + begin);
     });
   }
@@ -291,7 +291,7 @@ class DequantizeKernel final : public Kernel {
   void run(const KernelArgs& args) const override {
     const auto* const from = static_cast<const std::uint8_t*>(args.inputs[0]);
     auto* const to = static_cast<float*>(args.outputs[0]);
-    workers_.each(static_cast<std::size_t>(type_.shape.size()), kGrain,
+    workers_.each(static_cast<std::size_t>(type_.shape.size()), kQuantizeGrain,
                   [&](std::size_t begin, std::size_t end) {
                     dequantize_linear(from + begin, end - begin, type_.dtype, scale_, zero_,
                                       to + begin);

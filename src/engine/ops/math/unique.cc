@@ -11,14 +11,14 @@ namespace sluice::engine {
 namespace {
 
 // Groups equal rows among `count` rows of `width` elements.
-struct Groups {
+struct RowGroups {
   std::vector<std::int64_t> first,
       counts;                    // of each group: the index of its first row, and its size
   std::vector<std::int64_t> of;  // the group of each row
 };
 
 template <class T>
-Groups groups_of(const T* rows, std::int64_t count, std::int64_t width, bool sorted) {
+RowGroups groups_of(const T* rows, std::int64_t count, std::int64_t width, bool sorted) {
   const auto less = [&](std::int64_t i, std::int64_t j) {
     return std::lexicographical_compare(rows + i * width, rows + (i + 1) * width, rows + j * width,
                                         rows + (j + 1) * width, below<T>);
@@ -26,7 +26,7 @@ Groups groups_of(const T* rows, std::int64_t count, std::int64_t width, bool sor
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), less);
-  Groups groups;
+  RowGroups groups;
   groups.of.resize(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (i == 0 || less(order[i - 1], order[i])) {
@@ -44,7 +44,7 @@ Groups groups_of(const T* rows, std::int64_t count, std::int64_t width, bool sor
   std::sort(by_first.begin(), by_first.end(), [&](std::int64_t a, std::int64_t b) {
     return groups.first[at_of(a)] < groups.first[at_of(b)];
   });
-  Groups placed;
+  RowGroups placed;
   std::vector<std::int64_t> now(by_first.size());
   for (const std::int64_t group : by_first) {
     now[at_of(group)] = static_cast<std::int64_t>(placed.first.size());
@@ -67,7 +67,7 @@ void unique(OpCall& call) {
   const Tensor rows = transposed(data, order, call.workers);
   const std::int64_t count = rows.shape()[0];
   require(rows.size() > 0 || count < (1 << 24), "too many rows of nothing");
-  Groups groups;
+  RowGroups groups;
   visit_types<float, double, Half, BFloat16, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
               std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t, bool, std::string>(
       rows.dtype(), [&]<class T>() {
