@@ -161,6 +161,7 @@ std::unique_ptr<Kernel> hopper_linear(const NodeView& view, Context& context) {
         enqueue_pack_linear_weights(from, to, call.n, call.k, context.stream());
       });
   call.weight = packed.get();
+  call.starts_early = true;
   std::string name = "wgmma GEMM";
   if (view.has(2)) name += " + bias";
   if (call.activation != Activation::none) name += " + " + std::string(to_string(call.activation));
