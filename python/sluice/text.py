@@ -150,14 +150,16 @@ class _Model:
 
 
 class Embedder(_Model):
-    """Options are those of `sluice embed`; None: what the folder says. threads=0: all."""
+    """Options are those of `sluice embed`; None: what the folder says. threads=0: all. device="cuda" computes on a GPU,
+    in precision "fp32", "fp16", "bf16" or "auto"; fp16 and bf16 are refused where they lose more than max_loss."""
 
     _kind = "embedder"
 
     def __init__(self, folder, *, max_length=None, pooling=None, normalize=None, dimensions=None, prompt=None,
-                 prompt_name=None, threads=0):
+                 prompt_name=None, threads=0, device=None, precision=None, max_loss=None):
         super().__init__(folder, {"max_length": max_length, "pooling": pooling, "normalize": normalize, "dimensions": dimensions,
-                                  "prompt": prompt, "prompt_name": prompt_name}, threads)
+                                  "prompt": prompt, "prompt_name": prompt_name, "device": device, "precision": precision,
+                                  "max_loss": max_loss}, threads)
         self.dimensions = self._function("dimensions")(self._model)
 
     def embed(self, texts, errors="raise"):
@@ -174,8 +176,8 @@ class Embedder(_Model):
 class Classifier(_Model):
     _kind = "classifier"
 
-    def __init__(self, folder, *, max_length=None, threads=0):
-        super().__init__(folder, {"max_length": max_length}, threads)
+    def __init__(self, folder, *, max_length=None, threads=0, device=None, precision=None, max_loss=None):
+        super().__init__(folder, {"max_length": max_length, "device": device, "precision": precision, "max_loss": max_loss}, threads)
         said = json.loads(self._function("labels")(self._model))
         self.labels, self.problem = said["names"], said["problem"]
 
@@ -211,8 +213,8 @@ class Classifier(_Model):
 class Tagger(_Model):
     _kind = "tagger"
 
-    def __init__(self, folder, *, max_length=None, threads=0):
-        super().__init__(folder, {"max_length": max_length}, threads)
+    def __init__(self, folder, *, max_length=None, threads=0, device=None, precision=None, max_loss=None):
+        super().__init__(folder, {"max_length": max_length, "device": device, "precision": precision, "max_loss": max_loss}, threads)
 
     def tag(self, texts, words="first", errors="raise"):
         """A list of Entity for each text; offsets in code points, as Python's."""

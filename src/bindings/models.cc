@@ -9,36 +9,13 @@
 
 #include "base/json.h"
 #include "bindings/c_errors.h"
+#include "engine/exec/cuda/bucket_program.h"
+#include "engine/exec/cuda/cuda_program.h"
 #include "models/classifier.h"
 #include "models/embedder.h"
 #include "models/tagger.h"
 
 using namespace sluice;
-
-struct sluice_embedder {
-  sluice_embedder(const char* folder, int threads, const models::EmbedOptions& options)
-      : workers(threads), model(models::Embedder::open(folder, workers, options)) {}
-
-  compute::Workers workers;
-  const models::Embedder model;
-};
-
-struct sluice_classifier {
-  sluice_classifier(const char* folder, int threads, std::optional<std::int64_t> max_length)
-      : workers(threads), model(folder, workers, max_length) {}
-
-  compute::Workers workers;
-  const models::Classifier model;
-  std::string labels{};
-};
-
-struct sluice_tagger {
-  sluice_tagger(const char* folder, int threads, std::optional<std::int64_t> max_length)
-      : workers(threads), model(folder, workers, max_length) {}
-
-  compute::Workers workers;
-  const models::Tagger model;
-};
 
 namespace {
 
@@ -65,9 +42,21 @@ void require_known(const Json& options, std::initializer_list<std::string_view> 
     require(std::ranges::find(known, key) != known.end(), "there is no option " + key);
 }
 
-models::EmbedOptions embed_options(const Json& options) {
-  require_known(options,
-                {"max_length", "pooling", "normalize", "dimensions", "prompt", "prompt_name"});
+// Of the options device, precision and max_loss.
+models::Placement placement_of(const Json& options, compute::Workers& workers) {
+  const std::string device = option<std::string>(options, "device").value_or("cpu");
+  const auto precision = option<std::string>(options, "precision").value_or("auto");
+  require(device == "cpu" || device == "cuda", "device is cpu or cuda");
+  if (device == "cuda")
+    return models::placement_on(engine::make_cuda_context(engine::encoder_context_options({})),
+                                precision, option<double>(options, "max_loss"), workers);
+  require(precision == "auto" || precision == "fp32", "the CPU computes encoders in fp32");
+  return {};
+}
+
+models::EmbedOptions embed_options(const Json& options, compute::Workers& workers) {
+  require_known(options, {"max_length", "pooling", "normalize", "dimensions", "prompt",
+                          "prompt_name", "device", "precision", "max_loss"});
   models::EmbedOptions made{.max_length = option<std::int64_t>(options, "max_length"),
                             .normalize = option<bool>(options, "normalize"),
                             .dimensions = option<std::size_t>(options, "dimensions"),
@@ -77,13 +66,14 @@ models::EmbedOptions embed_options(const Json& options) {
     made.pooling = kernels::token_pooling_named(*name);
     require(made.pooling.has_value(), "pooling is mean, first, last or sum");
   }
+  made.placement = placement_of(options, workers);
   return made;
 }
 
-std::optional<std::int64_t> max_length_of(const char* options) {
-  const Json given = options_of(options);
-  require_known(given, {"max_length"});
-  return option<std::int64_t>(given, "max_length");
+Json classifier_options(const char* options) {
+  Json given = options_of(options);
+  require_known(given, {"max_length", "device", "precision", "max_loss"});
+  return given;
 }
 
 std::vector<std::string_view> texts_of(const char* const* texts, const std::size_t* sizes,
@@ -149,6 +139,36 @@ Json entities_json(const std::vector<models::Entity>& entities) {
 
 }  // namespace
 
+struct sluice_embedder {
+  sluice_embedder(const char* folder, int threads, const Json& options)
+      : workers(threads),
+        model(models::Embedder::open(folder, workers, embed_options(options, workers))) {}
+
+  compute::Workers workers;
+  const models::Embedder model;
+};
+
+struct sluice_classifier {
+  sluice_classifier(const char* folder, int threads, const Json& options)
+      : workers(threads),
+        model(folder, workers, option<std::int64_t>(options, "max_length"),
+              placement_of(options, workers)) {}
+
+  compute::Workers workers;
+  const models::Classifier model;
+  std::string labels{};
+};
+
+struct sluice_tagger {
+  sluice_tagger(const char* folder, int threads, const Json& options)
+      : workers(threads),
+        model(folder, workers, option<std::int64_t>(options, "max_length"),
+              placement_of(options, workers)) {}
+
+  compute::Workers workers;
+  const models::Tagger model;
+};
+
 const char* sluice_models_version(void) { return SLUICE_VERSION; }
 void sluice_models_free(char* text) { std::free(text); }
 
@@ -159,7 +179,7 @@ sluice_embedder* sluice_embedder_open(const char* folder, const char* options, i
   std::unique_ptr<sluice_embedder> made;
   catch_errors(error, error_size, [&] {
     require_folder(folder, threads);
-    made = std::make_unique<sluice_embedder>(folder, threads, embed_options(options_of(options)));
+    made = std::make_unique<sluice_embedder>(folder, threads, options_of(options));
   });
   return made.release();
 }
@@ -188,7 +208,7 @@ sluice_classifier* sluice_classifier_open(const char* folder, const char* option
   std::unique_ptr<sluice_classifier> made;
   catch_errors(error, error_size, [&] {
     require_folder(folder, threads);
-    made = std::make_unique<sluice_classifier>(folder, threads, max_length_of(options));
+    made = std::make_unique<sluice_classifier>(folder, threads, classifier_options(options));
     const models::Labels& labels = made->model.labels();
     made->labels = Json{{"names", labels.names}, {"problem", name_of(labels.problem)}}.dump(
         -1, ' ', false, Json::error_handler_t::replace);
@@ -226,7 +246,7 @@ sluice_tagger* sluice_tagger_open(const char* folder, const char* options, int t
   std::unique_ptr<sluice_tagger> made;
   catch_errors(error, error_size, [&] {
     require_folder(folder, threads);
-    made = std::make_unique<sluice_tagger>(folder, threads, max_length_of(options));
+    made = std::make_unique<sluice_tagger>(folder, threads, classifier_options(options));
   });
   return made.release();
 }

@@ -30,7 +30,8 @@ typedef struct sluice_tagger sluice_tagger;
 SLUICE_MODELS_API const char* sluice_models_version(void);
 SLUICE_MODELS_API void sluice_models_free(char* text);
 
-/* `options`: JSON with max_length, pooling, normalize, dimensions, prompt, prompt_name. */
+/* `options`: JSON with max_length, pooling, normalize, dimensions, prompt, prompt_name; and device
+ * (cpu, cuda), precision (fp32, fp16, bf16, auto) and max_loss, as all models take them. */
 SLUICE_MODELS_API sluice_embedder* sluice_embedder_open(const char* folder, const char* options,
                                                         int threads, char* error,
                                                         size_t error_size);
@@ -41,7 +42,7 @@ SLUICE_MODELS_API int sluice_embedder_run(const sluice_embedder* m, const char* 
                                           const size_t* sizes, size_t count, float* out,
                                           char** report, char* error, size_t error_size);
 
-/* `options`: JSON with max_length. */
+/* `options`: JSON with max_length, device, precision, max_loss. */
 SLUICE_MODELS_API sluice_classifier* sluice_classifier_open(const char* folder, const char* options,
                                                             int threads, char* error,
                                                             size_t error_size);

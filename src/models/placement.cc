@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/printable.h"
+#include "engine/exec/cuda/bucket_program.h"
 
 namespace sluice::models {
 namespace {
@@ -55,7 +57,27 @@ double loss_of(const engine::Encoder& narrow, const engine::Encoder& wide) {
   return off / largest;
 }
 
+DType dtype_of(std::string_view precision, int capability) {
+  constexpr int kTensorCores = 70;  // compute capability from which f16 is the fastest
+  if (precision == "auto") return capability >= kTensorCores ? DType::f16 : DType::f32;
+  if (precision == "fp16") return DType::f16;
+  if (precision == "bf16") return DType::bf16;
+  require(precision == "fp32",
+          "precision is fp32, fp16, bf16 or auto, not " + in_quotes(precision));
+  return DType::f32;
+}
+
 }  // namespace
+
+Placement placement_on(std::shared_ptr<engine::cuda::Context> gpu, std::string_view precision,
+                       std::optional<double> max_loss, compute::Workers& workers) {
+  constexpr double kLossOfF16 = 0.01, kLossOfBf16 = 0.08;
+  const DType dtype = dtype_of(precision, gpu->capability());
+  return {.device = std::make_shared<engine::EncoderDevice>(std::move(gpu), workers),
+          .precision = dtype,
+          .max_loss = max_loss.value_or(dtype == DType::bf16 ? kLossOfBf16 : kLossOfF16),
+          .falls_back = precision == "auto"};
+}
 
 engine::Encoder encoder_at(const Placement& placement, const engine::Graph& model,
                            compute::Workers& workers, engine::EncoderOptions options) {

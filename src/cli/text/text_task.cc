@@ -25,8 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kTensorCores = 70;  // compute capability from which f16 is the fastest
-
 std::string stamp_of(const std::string& path) {
   struct stat file {};
   stat(path.c_str(), &file);
@@ -325,18 +323,8 @@ models::Placement placement_of(const TextDeviceFlags& flags, compute::Workers& w
   }
   engine::cuda::Options options;
   options.library_dirs = flags.library_dirs;
-  const std::shared_ptr<engine::cuda::Context> gpu =
-      open_gpu(engine::encoder_context_options(std::move(options)));
-  const bool is_auto = flags.precision == "auto";
-  models::Placement made{.device = std::make_shared<engine::EncoderDevice>(gpu, workers)};
-  if (flags.precision == "fp16" || (is_auto && gpu->capability() >= kTensorCores))
-    made.precision = DType::f16;
-  if (flags.precision == "bf16") made.precision = DType::bf16;
-  constexpr double kLossOfF16 = 0.01, kLossOfBf16 = 0.08;
-  made.max_loss = made.precision == DType::bf16 ? kLossOfBf16 : kLossOfF16;
-  if (flags.max_loss > 0) made.max_loss = flags.max_loss;
-  made.falls_back = is_auto;
-  return made;
+  return models::placement_on(open_gpu(engine::encoder_context_options(std::move(options))),
+                              flags.precision, flags.max_loss, workers);
 }
 
 void add_text_task_flags(CLI::App& app, TextTaskFlags& flags, std::string out_help) {

@@ -19,7 +19,7 @@ namespace sluice::cli {
 // Where a text model computes: --device, --precision, --max-loss.
 struct TextDeviceFlags {
   std::string device = "cpu", precision = "auto";
-  double max_loss = 0;                      // 0: what is usual for the precision
+  std::optional<double> max_loss{};
   std::vector<std::string> library_dirs{};  // of CUDA's libraries
 
   bool on_gpu() const { return device == "cuda"; }
