@@ -193,6 +193,7 @@ def main():
             results[name] = bench(name, args, pathlib.Path(folder), random)
     if args.out:
         args.out.write_text(json.dumps({
+            "suite": "encoder", "what": "articles to vectors on a GPU", "articles": ARTICLES, "mean_tokens": MEAN,
             "date": datetime.date.today().isoformat(), "commit": commit(), "command": " ".join(sys.argv),
             "device": torch.cuda.get_device_name(), "precision": args.precision, "models": results}, indent=1) + "\n")
 

@@ -29,11 +29,11 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def embed(self, model, *arguments, texts=None, code=0, threads=2):
+    def embed(self, model, *arguments, texts=None, code=0, threads=2, env=()):
         given = None if texts is None else ("\n".join(texts) + "\n").encode()
         into = [] if given is None else ["--in", "-"]
         done = subprocess.run([SLUICE, "embed", "--model", model, *into, "--threads", str(threads), *map(str, arguments)],
-                              input=given, capture_output=True)
+                              input=given, capture_output=True, env={**os.environ, **dict(env)})
         self.said = done.stderr.decode()
         self.assertEqual(done.returncode, code, self.said)
         return done.stdout.decode()
@@ -145,6 +145,15 @@ class Folders(Case):
                 ([("Pooling", "1_Pooling", mean), ("Dense", "2_Dense", {})], "model.safetensors is missing")):
             self.embed(self.sentence_folder(*modules), texts=["x"], code=2 if "outside" in said or "names no" in said else 1)
             self.assertIn(said, self.said)
+
+    def test_a_gpu_that_is_not_there_and_precisions_of_the_cpu_are_named(self):
+        model = self.sentence_folder(("Pooling", "1_Pooling", {"pooling_mode_mean_tokens": True}))
+        self.embed(model, "--precision", "fp16", texts=["x"], code=1)
+        self.assertIn("the CPU computes encoders in fp32: fp16 needs --device cuda", self.said)
+        self.embed(model, "--device", "cuda", texts=["x"], code=1, env={"CUDA_VISIBLE_DEVICES": ""})
+        self.assertRegex(self.said, "no GPU to run on|has no CUDA")
+        self.embed(model, "--max-loss", "-1", texts=["x"], code=2)
+        self.embed(model, "--device", "tpu", texts=["x"], code=2)
 
     def test_a_tokenizer_of_another_model_is_refused(self):
         model = reference.random_bert(self.folder / "plain", VOCABULARY)
