@@ -74,12 +74,16 @@ Job ExecutorState::next() {
 
 // The threads begin with the first call: programs that only run calls by themselves have none.
 void ExecutorState::start() {
-  if (!threads.empty()) return;
+  constexpr std::size_t kLeast = 2;  // the keeper and a runner
+  if (threads.size() >= kLeast) return;
   try {
-    threads.emplace_back([this] { end_calls(); });
-    for (std::size_t i = 0; i < options.threads; ++i) threads.emplace_back([this] { run_calls(); });
-  } catch (const std::exception&) {
-    if (threads.size() < 2) throw Error(Code::exhausted, "the system has no room for a thread");
+    while (threads.size() < options.threads + 1) {
+      const bool keeps = threads.empty();
+      threads.emplace_back([this, keeps] { keeps ? end_calls() : run_calls(); });
+    }
+  } catch (const std::exception&) {  // the next call tries again
+    if (threads.size() < kLeast)
+      throw Error(Code::exhausted, "the system has no room for a thread");
   }
 }
 
