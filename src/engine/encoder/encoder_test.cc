@@ -391,6 +391,29 @@ TEST_F(PackedEncoderTest, ModelsThatComputeWithALengthAreRefused) {
   }
 }
 
+TEST_F(PackedEncoderTest, OutputsOfOtherTypesAreRefused) {
+  Graph graph = EncoderForTests(EncoderOutput::hidden).take();
+  const auto half = static_cast<ValueId>(graph.values.size());
+  graph.values.push_back({.name = "half", .dtype = DType::f16});
+  Node cast{.name = "cast",
+            .op = "Cast",
+            .domain = "",
+            .version = 13,
+            .attributes = {},
+            .inputs = {graph.outputs[0]},
+            .outputs = {half},
+            .subgraphs = {}};
+  cast.attributes.set("to", std::int64_t{10});
+  graph.nodes.push_back(std::move(cast));
+  graph.outputs = {half};
+  try {
+    Encoder(graph, workers_, {.max_length = kMaxLength});
+    FAIL() << "an output of f16 is taken for floats";
+  } catch (const Error& error) {
+    EXPECT_THAT(std::string(error.what()), HasSubstr("is f16, not f32"));
+  }
+}
+
 TEST_F(PackedEncoderTest, ModelsThatReadPaddingAreRefusedWithTheReason) {
   const auto refusal = [&](EncoderOutput end, EncoderOptions options) -> std::string {
     try {

@@ -205,6 +205,9 @@ PackedGraph::PackedGraph(const Graph& model, const EncoderOptions& options,
   width_ = output[output.rank() - 1];
   if (width_ == 0)
     refuse("output " + in_quotes(graph_[graph_.outputs[0]].name) + " has no columns");
+  if (graph_[graph_.outputs[0]].dtype != DType::f32)
+    refuse("output " + in_quotes(graph_[graph_.outputs[0]].name) + " is " +
+           std::string(to_string(graph_[graph_.outputs[0]].dtype)) + ", not f32");
   require(options.precision == DType::f32 || backend == Backend::cuda,
           "the CPU computes encoders in fp32");
   if (options.precision == DType::f32) return;
