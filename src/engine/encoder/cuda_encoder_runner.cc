@@ -4,10 +4,10 @@
 #include <condition_variable>
 #include <deque>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "base/cancellation.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -42,7 +42,12 @@ class Buckets : public std::enable_shared_from_this<Buckets> {
       : graph(model, options, workers, Backend::cuda),
         lanes_(gpu.lanes),
         builder_(gpu.builder),
-        host_(std::make_shared<cpu::Context>(workers)) {}
+        host_(std::make_shared<cpu::Context>(workers)) {
+    if (graph.max_length() > kMaxBucketTokens)
+      throw Error(Code::unavailable, "sequences of " + std::to_string(graph.max_length()) +
+                                         " tokens; a GPU takes at most " +
+                                         std::to_string(kMaxBucketTokens));
+  }
 
   const PackedGraph graph;
 
@@ -56,6 +61,10 @@ class Buckets : public std::enable_shared_from_this<Buckets> {
   void wait_until_ready() const;  // until no build waits or runs
 
  private:
+  // Whether nobody has asked for the bucket, or it may be tried again.
+  bool begin(std::int64_t bucket);
+  void end(std::int64_t bucket, Ready made, const std::exception_ptr& error);
+
   std::int64_t bucket_for(std::int64_t tokens) const;
   Ready build(std::int64_t bucket) const;
 
@@ -65,7 +74,8 @@ class Buckets : public std::enable_shared_from_this<Buckets> {
   const std::shared_ptr<cpu::Context> host_;
   mutable Mutex mutex_;
   std::map<std::int64_t, Ready> ready_ GUARDED_BY(mutex_);
-  std::set<std::int64_t> asked_ GUARDED_BY(mutex_);  // being built, or failed
+  // Being built, or failed and not to be built before that.
+  std::map<std::int64_t, Instant> asked_ GUARDED_BY(mutex_);
   int building_ GUARDED_BY(mutex_) = 0;
   mutable std::condition_variable_any built_;
 };
@@ -116,39 +126,56 @@ std::int64_t Buckets::largest() const {
   return ready_.rbegin()->first;
 }
 
+bool Buckets::begin(std::int64_t bucket) {
+  const Lock lock(mutex_);
+  if (ready_.contains(bucket)) return false;
+  if (const auto asked = asked_.find(bucket);
+      asked != asked_.end() && Steady::now() < asked->second)
+    return false;
+  asked_[bucket] = Instant::max();
+  ++building_;
+  return true;
+}
+
+// What lacked memory is tried again later.
+void Buckets::end(std::int64_t bucket, Ready made, const std::exception_ptr& error) {
+  constexpr std::chrono::seconds kPause(10);
+  const Lock lock(mutex_);
+  --building_;
+  built_.notify_all();
+  if (!error) {
+    ready_[bucket] = std::move(made);
+    return;
+  }
+  try {
+    std::rethrow_exception(error);
+  } catch (const Cancelled&) {  // the device ends
+  } catch (const std::exception& failure) {
+    const auto* const known = dynamic_cast<const Error*>(&failure);
+    if (known != nullptr && known->code() == Code::exhausted)
+      asked_[bucket] = Steady::now() + kPause;
+    log::warn("no program for batches of {} tokens, smaller ones serve: {}", bucket,
+              failure.what());
+  }
+}
+
 void Buckets::ask_for(std::int64_t tokens) {
   const std::int64_t bucket = bucket_for(tokens);
-  {
-    const Lock lock(mutex_);
-    if (ready_.contains(bucket) || !asked_.insert(bucket).second) return;
-    ++building_;
+  if (!begin(bucket)) return;
+  try {
+    const auto made = std::make_shared<Ready>();
+    const auto run = [weak = weak_from_this(), bucket, made] {
+      if (const auto self = weak.lock()) *made = self->build(bucket);
+    };
+    const auto done = [weak = weak_from_this(), bucket, made](const std::exception_ptr& error) {
+      if (const auto self = weak.lock()) self->end(bucket, std::move(*made), error);
+    };
+    const auto builder = builder_.lock();
+    if (builder && builder->submit({.run = run, .done = done})) return;
+    throw Error(Code::exhausted, "too many programs wait to be compiled");
+  } catch (const std::exception&) {
+    end(bucket, nullptr, std::current_exception());
   }
-  const auto made = std::make_shared<Ready>();
-  const auto done = [weak = weak_from_this(), bucket, made](const std::exception_ptr& error) {
-    const auto self = weak.lock();
-    if (!self) return;
-    {
-      const Lock lock(self->mutex_);
-      --self->building_;
-      if (!error) self->ready_[bucket] = std::move(*made);
-    }
-    self->built_.notify_all();
-    if (error) try {
-        std::rethrow_exception(error);
-      } catch (const Cancelled&) {  // the device ends
-      } catch (const std::exception& failure) {
-        log::warn("no program for batches of {} tokens, smaller ones serve: {}", bucket,
-                  failure.what());
-      }
-  };
-  const auto run = [weak = weak_from_this(), bucket, made] {
-    if (const auto self = weak.lock()) *made = self->build(bucket);
-  };
-  const auto builder = builder_.lock();
-  if (builder && builder->submit({.run = run, .done = done})) return;
-  const Lock lock(mutex_);
-  asked_.erase(bucket);  // too much waits: asked for again by a later batch
-  --building_;
 }
 
 void Buckets::wait_until_ready() const {
@@ -245,6 +272,7 @@ CudaEncoderRunner::Running CudaEncoderRunner::start(const PackedTokens& tokens, 
 std::vector<SequenceError> CudaEncoderRunner::run(const PackedTokens& tokens,
                                                   std::span<const std::size_t> sequences,
                                                   std::span<float> out) const {
+  if (sequences.empty()) return {};
   std::vector<SequenceError> errors;
   std::deque<Running> running;
   const auto finish_first = [&] {
@@ -273,7 +301,8 @@ std::vector<SequenceError> CudaEncoderRunner::run(const PackedTokens& tokens,
 std::vector<KernelTime> CudaEncoderRunner::profile(const PackedTokens& tokens,
                                                    std::span<const std::size_t> sequences) const {
   const std::vector<Batch> batches = batches_of(tokens, sequences, buckets_->largest());
-  require(batches.size() == 1, "a profile is of one batch: its sequences are too many for one");
+  require(batches.size() == 1,
+          "a profile is of one batch, not of " + std::to_string(batches.size()) + " batches");
   const Ready program = buckets_->find(batches[0].counts.tokens);
   return program->profile(batches[0].counts, graph().takes_types() && !tokens.type_ids.empty(),
                           [&](const PackedBatchMemory& to) { write_batch(tokens, sequences, to); });

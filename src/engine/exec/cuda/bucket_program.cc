@@ -128,6 +128,8 @@ class DeviceBucketProgram final : public BucketProgram {
     enqueue(lane, [](std::size_t) {});
   }
   void launch(Lane& lane) const;
+  // Both copies, and what is between them.
+  void enqueue_call(Lane& lane, const LiveCounts& counts, bool has_types, const Fill& fill) const;
   std::size_t write(Lane& lane, const LiveCounts& counts, bool has_types, const Fill& fill) const;
   std::size_t rows_of(const LiveCounts& counts) const {
     return static_cast<std::size_t>(output_ == RowsOf::tokens ? counts.tokens : counts.sequences);
@@ -238,16 +240,20 @@ std::unique_ptr<BucketProgram::Call> DeviceBucketProgram::start(const LiveCounts
                                             : lanes_->try_take(layout_.bytes, layout_.pinned_bytes);
   if (!lane) return nullptr;
   auto call = std::make_unique<DeviceCall>(*this, std::move(*lane));
-  Lane& own = call->lane();
-  const std::size_t bytes = write(own, counts, has_types, fill);
-  cudaStream_t const stream = own.stream.get();
-  device::check(cudaMemcpyAsync(own.memory() + layout_.batch, own.pinned(), bytes,
+  enqueue_call(call->lane(), counts, has_types, fill);
+  return call;
+}
+
+void DeviceBucketProgram::enqueue_call(Lane& lane, const LiveCounts& counts, bool has_types,
+                                       const Fill& fill) const {
+  const std::size_t bytes = write(lane, counts, has_types, fill);
+  cudaStream_t const stream = lane.stream.get();
+  device::check(cudaMemcpyAsync(lane.memory() + layout_.batch, lane.pinned(), bytes,
                                 cudaMemcpyHostToDevice, stream));
-  launch(own);
-  device::check(cudaMemcpyAsync(own.pinned() + layout_.pinned_rows, own.memory() + layout_.flag,
+  launch(lane);
+  device::check(cudaMemcpyAsync(lane.pinned() + layout_.pinned_rows, lane.memory() + layout_.flag,
                                 memory::kAlignment + rows_of(counts) * row_bytes_,
                                 cudaMemcpyDeviceToHost, stream));
-  return call;
 }
 
 std::vector<KernelTime> DeviceBucketProgram::profile(const LiveCounts& counts, bool has_types,
@@ -270,12 +276,16 @@ std::vector<KernelTime> DeviceBucketProgram::profile(const LiveCounts& counts, b
 }
 
 void DeviceBucketProgram::prepare() const {
-  std::vector<std::unique_ptr<Call>> calls;
+  const device::DeviceScope on({lanes_->context().options.device});
   const auto empty = [](const PackedBatchMemory& to) { to.cu_seqlens[0] = 0; };
-  for (int time = 0; time < 2; ++time, calls.clear())
-    while (auto call = start({}, false, empty, calls.empty())) {
-      call->wait();
-      calls.push_back(std::move(call));
+  for (std::size_t i = 0; i < lanes_->lanes(); ++i) try {
+      const DeviceCall call(*this, lanes_->take_modestly(layout_.bytes, layout_.pinned_bytes));
+      for (int time = 0; time < 2; ++time) {
+        enqueue_call(call.lane(), {}, false, empty);
+        call.lane().stream.wait();
+      }
+    } catch (const Error& error) {
+      if (i == 0 || error.code() != Code::exhausted) throw;
     }
 }
 

@@ -55,7 +55,8 @@ class BucketProgram {
   // with `may_wait`, on the next that becomes free; null if there is none.
   virtual std::unique_ptr<Call> start(const kernels::LiveCounts& counts, bool has_types,
                                       const Fill& fill, bool may_wait) const = 0;
-  // Captures its CUDA graph for each lane, so that the first batches need not.
+  // Loads its code, and captures its CUDA graph for the lanes in turn, so that the first batches
+  // need not. Throws exhausted if there is no memory for a single one.
   virtual void prepare() const = 0;
 
   // Runs the batch once, kernel by kernel, and times each on the device.

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -31,11 +32,13 @@ class Lane {
   // Changes when the memory moves: CUDA graphs that were captured before are not valid any more.
   std::uint64_t generation() const noexcept { return generation_; }
 
-  // Throws exhausted; the lane is empty then.
+  // Throws exhausted; the lane has what it had before then, if that is still to be had.
   void reserve(std::size_t bytes, std::size_t pinned_bytes);
   std::size_t trim() noexcept;  // bytes
 
  private:
+  void grow(std::size_t bytes);
+
   const Context& context_;
   Memory memory_;
   device::PinnedBuffer pinned_;
@@ -67,11 +70,13 @@ class LanePool {
     Lane* lane_;
   };
 
-  // Waits for a lane and reserves its memory. Throws exhausted if there is none, even after the
-  // memory of free lanes was released.
+  // Waits for a lane, behind those who wait already, and reserves its memory. Throws Cancelled, or
+  // exhausted if there is no memory, even after that of free lanes was released.
   Guard take(std::size_t bytes, std::size_t pinned_bytes);
-  // None if all lanes are taken.
+  // None if all lanes are taken, or somebody waits for one.
   std::optional<Guard> try_take(std::size_t bytes, std::size_t pinned_bytes);
+  // As take(), but leaves the memory of others to them.
+  Guard take_modestly(std::size_t bytes, std::size_t pinned_bytes);
 
   std::size_t lanes() const noexcept { return lanes_.size(); }
   Context& context() const noexcept { return *context_; }
@@ -80,14 +85,18 @@ class LanePool {
   std::size_t trim() noexcept;  // releases the memory of free lanes; bytes
 
  private:
-  Guard reserved(Lane* lane, std::size_t bytes, std::size_t pinned_bytes);
+  Guard wait_for_one();
+  Lane* pop() REQUIRES(mutex_);
+  void reserve(const Guard& guard, std::size_t bytes, std::size_t pinned_bytes);
   void put_back(Lane* lane) noexcept;
 
   const std::shared_ptr<Context> context_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   mutable Mutex mutex_;
   std::condition_variable_any returned_;
-  std::vector<Lane*> free_ GUARDED_BY(mutex_);
+  std::deque<Lane*> free_ GUARDED_BY(mutex_);  // they are taken in turn
+  std::deque<std::uint64_t> waiting_ GUARDED_BY(mutex_);
+  std::uint64_t next_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sluice::engine::cuda

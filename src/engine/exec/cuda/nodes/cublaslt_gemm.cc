@@ -222,7 +222,8 @@ void CublasltPlan::Impl::choose(Context& context) {
   context.choose(key, serialized(), since);
 }
 
-// The algorithm for a number of rows that keeps every GPU busy, used for all numbers of rows.
+// The algorithm for a number of rows that keeps every GPU busy, used for all numbers of rows. One
+// that does not take this number is an error: another would give rows other bits.
 void CublasltPlan::Impl::choose_invariant(Context& context) {
   constexpr std::int64_t kRows = 4096;
   CublasltGemm typical = gemm;
@@ -230,8 +231,8 @@ void CublasltPlan::Impl::choose_invariant(Context& context) {
   const std::string key = "for any rows: " + algorithm_key(typical, context.options);
   if (const AlgorithmChoice known = context.choice(key)) {
     if (restore(*known)) return;
-    throw Error(Code::unavailable, "cuBLASLt's algorithm for this GEMM does not take " +
-                                       std::to_string(gemm.m) + " rows");
+    throw Error(Code::internal, "cuBLASLt's algorithm for this GEMM does not take " +
+                                    std::to_string(gemm.m) + " rows");
   }
   const Context::Mark since = context.mark();
   const Impl of(context, typical, lt, types, Heuristic());
@@ -239,8 +240,8 @@ void CublasltPlan::Impl::choose_invariant(Context& context) {
   scratch = of.scratch;
   context.choose(key, serialized(), since);
   if (!restore(serialized()))
-    throw Error(Code::unavailable, "cuBLASLt's algorithm for this GEMM does not take " +
-                                       std::to_string(gemm.m) + " rows");
+    throw Error(Code::internal, "cuBLASLt's algorithm for this GEMM does not take " +
+                                    std::to_string(gemm.m) + " rows");
 }
 
 // Hexadecimal words: the time in nanoseconds, the workspace size and the cublasLtMatmulAlgo_t.
