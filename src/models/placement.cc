@@ -50,7 +50,7 @@ double loss_of(const engine::Encoder& narrow, const engine::Encoder& wide) {
   const std::vector<float> got = tokens.run(narrow), want = tokens.run(wide);
   double off = 0, largest = 1e-30;
   for (std::size_t i = 0; i < want.size(); ++i) {
-    if (!std::isfinite(got[i])) return std::nan("");
+    if (!std::isfinite(got[i]) || !std::isfinite(want[i])) return std::nan("");
     off = std::max(off, std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i])));
     largest = std::max(largest, std::abs(static_cast<double>(want[i])));
   }

@@ -163,7 +163,8 @@ class TextTask::Run {
              {"model_files", stamp_of_model(flags_.model)},
              {"max_length", task_.longest()},
              {"options", task_.options()}};
-    if (flags_.on.on_gpu()) key["device"] = flags_.on.device + " " + flags_.on.precision;
+    const TextDeviceFlags& on = flags_.on;
+    if (on.on_gpu()) key["device"] = {on.device, on.precision, on.max_loss.value_or(0)};
     return key;
   }
 
