@@ -92,14 +92,6 @@ __device__ inline void tma_store_2d(const CUtensorMap& map, int byte, int row, u
 __device__ inline void tma_store_wait() {
   asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-// The same in two parts: ends a group of stores; waits for all groups but the last kPending.
-__device__ inline void tma_store_commit() {
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-template <int kPending>
-__device__ void tma_store_wait_but() {
-  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
-}
 
 // Fetches a tensor map, or the box of one into the L2 cache, for loads that follow.
 __device__ inline void prefetch_tensor_map(const CUtensorMap& map) {
