@@ -7,7 +7,7 @@
 #include <random>
 
 #include "engine/encoder/encoder.h"
-#include "engine/encoder_for_tests.h"
+#include "engine/encoder/packed_texts_for_tests.h"
 #include "engine/exec/cuda/bucket_program.h"
 #include "engine/exec/cuda/cuda_program.h"
 
@@ -15,31 +15,8 @@ namespace sluice::engine {
 namespace {
 
 using kernels::TokenPooling;
-using Ids = std::vector<std::int32_t>;
-using Texts = std::vector<Ids>;
 
 constexpr auto kMaxLength = EncoderForTests::kPositions;
-
-struct Packed {
-  Ids ids, cu_seqlens{0};
-
-  explicit Packed(const Texts& texts) {
-    for (const Ids& text : texts) {
-      ids.insert(ids.end(), text.begin(), text.end());
-      cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
-    }
-  }
-  PackedTokens tokens() const { return {.ids = ids, .type_ids = {}, .cu_seqlens = cu_seqlens}; }
-};
-
-std::vector<float> run(const Encoder& encoder, const Texts& texts) {
-  const Packed packed(texts);
-  const auto rows = encoder.graph().pooled() ? texts.size() : packed.ids.size();
-  std::vector<float> out(rows * static_cast<std::size_t>(encoder.graph().width()), -1);
-  const auto errors = encoder.run(packed.tokens(), out);
-  EXPECT_TRUE(errors.empty()) << errors[0].reason;
-  return out;
-}
 
 std::shared_ptr<cuda::Context> gpu() { return make_cuda_context(encoder_context_options({})); }
 
@@ -67,14 +44,7 @@ class EncoderGpuTest : public ::testing::TestWithParam<Case> {
     return {model(), device_, options(pooling)};
   }
   Texts random_texts(std::size_t count, std::size_t longest = kMaxLength) {
-    std::uniform_int_distribution<std::int32_t> id(0, EncoderForTests::kWords - 1);
-    std::uniform_int_distribution<std::size_t> length(1, longest);
-    Texts texts(count);
-    for (Ids& text : texts) {
-      text.resize(length(random_));
-      for (std::int32_t& one : text) one = id(random_);
-    }
-    return texts;
+    return engine::random_texts(random_, count, longest);
   }
 
   compute::Workers workers_{4};
@@ -100,7 +70,7 @@ TEST_P(EncoderGpuTest, AgreesWithTheCpu) {
     EncoderOptions on_cpu = options(pooling);
     on_cpu.precision = DType::f32;
     const Encoder cpu(model(), workers_, on_cpu);
-    const auto want = run(cpu, texts), got = run(encoder(pooling), texts);
+    const auto want = rows_of(cpu, texts), got = rows_of(encoder(pooling), texts);
     ASSERT_EQ(got.size(), want.size());
     EXPECT_LT(distance(got, want), GetParam().limit);
   }
@@ -114,7 +84,7 @@ TEST_P(EncoderGpuTest, PoolsInsideTheModel) {
     const Encoder on_gpu(model(end), device_, options(std::nullopt));
     const Encoder cpu(model(end), workers_, on_cpu);
     ASSERT_TRUE(on_gpu.graph().pooled());
-    EXPECT_LT(distance(run(on_gpu, texts), run(cpu, texts)), GetParam().limit);
+    EXPECT_LT(distance(rows_of(on_gpu, texts), rows_of(cpu, texts)), GetParam().limit);
   }
 }
 
@@ -123,7 +93,7 @@ TEST_P(EncoderGpuTest, ATextHasTheSameBitsInAThousandBatches) {
   const auto width = static_cast<std::size_t>(encoder.graph().width());
   const Texts texts = random_texts(64);
   std::vector<std::vector<float>> alone;
-  for (const Ids& text : texts) alone.push_back(run(encoder, {text}));
+  for (const Ids& text : texts) alone.push_back(rows_of(encoder, {text}));
   std::uniform_int_distribution<std::size_t> pick(0, texts.size() - 1);
   std::geometric_distribution<std::size_t> more(0.02);
   std::size_t different = 0, tokens = 0;
@@ -131,7 +101,7 @@ TEST_P(EncoderGpuTest, ATextHasTheSameBitsInAThousandBatches) {
     std::vector<std::size_t> chosen(1 + more(random_));
     Texts mixed;
     for (std::size_t& one : chosen) mixed.push_back(texts[one = pick(random_)]);
-    const std::vector<float> got = run(encoder, mixed);
+    const std::vector<float> got = rows_of(encoder, mixed);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       tokens += mixed[i].size();
       different +=
@@ -145,11 +115,11 @@ TEST_P(EncoderGpuTest, BatchesBeyondABucketAreSplit) {
   const Encoder encoder = this->encoder();
   const auto width = static_cast<std::size_t>(encoder.graph().width());
   const Texts texts = random_texts(9000);
-  const std::vector<float> all = run(encoder, texts);
+  const std::vector<float> all = rows_of(encoder, texts);
   for (const std::size_t i :
        {std::size_t{0}, std::size_t{4095}, std::size_t{4096}, std::size_t{8999}})
-    EXPECT_EQ(std::memcmp(&all[i * width], run(encoder, {texts[i]}).data(), width * sizeof(float)),
-              0)
+    EXPECT_EQ(
+        std::memcmp(&all[i * width], rows_of(encoder, {texts[i]}).data(), width * sizeof(float)), 0)
         << "text " << i;
   EXPECT_THAT(all, ::testing::Each(::testing::Truly([](float x) { return std::isfinite(x); })));
 }
@@ -158,7 +128,7 @@ TEST_P(EncoderGpuTest, MemoryIsTwiceTheLargestArenaForManyMixesAndModels) {
   const Encoder first = encoder(), second = encoder(TokenPooling::first);
   const auto run_mixes = [&] {
     for (const std::size_t count : {1u, 3000u, 17u, 500u, 4096u, 64u})
-      for (const Encoder* const one : {&first, &second}) run(*one, random_texts(count, 40));
+      for (const Encoder* const one : {&first, &second}) rows_of(*one, random_texts(count, 40));
   };
   run_mixes();
   first.wait_until_ready(), second.wait_until_ready();
@@ -170,7 +140,7 @@ TEST_P(EncoderGpuTest, MemoryIsTwiceTheLargestArenaForManyMixesAndModels) {
   EXPECT_EQ(device_.arena_bytes(), before);
   EXPECT_GT(device_.trim(), 0u);
   EXPECT_EQ(device_.arena_bytes(), 0u);
-  run(first, random_texts(10));  // and takes it again
+  rows_of(first, random_texts(10));  // and takes it again
 }
 
 TEST_P(EncoderGpuTest, CallsOfManyThreadsAreAnsweredEachWithItsOwn) {
@@ -178,12 +148,12 @@ TEST_P(EncoderGpuTest, CallsOfManyThreadsAreAnsweredEachWithItsOwn) {
   const auto width = static_cast<std::size_t>(encoder.graph().width());
   const Texts texts = random_texts(32);
   std::vector<std::vector<float>> alone;
-  for (const Ids& text : texts) alone.push_back(run(encoder, {text}));
-  std::vector<std::unique_ptr<Packed>> batches;
+  for (const Ids& text : texts) alone.push_back(rows_of(encoder, {text}));
+  std::vector<std::unique_ptr<PackedTexts>> batches;
   std::vector<std::vector<float>> out(200);
   std::vector<std::promise<std::size_t>> ends(out.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    batches.push_back(std::make_unique<Packed>(Texts{texts[i % 32], texts[(i * 7 + 1) % 32]}));
+    batches.push_back(std::make_unique<PackedTexts>(Texts{texts[i % 32], texts[(i * 7 + 1) % 32]}));
     out[i].resize(2 * width);
     const auto ticket =
         encoder.submit({.tokens = batches.back()->tokens(), .out = out[i]},
@@ -205,7 +175,7 @@ TEST_P(EncoderGpuTest, BadTextsGetErrorsAndTheOthersVectors) {
   const auto width = static_cast<std::size_t>(encoder.graph().width());
   Texts texts = random_texts(6);
   texts[1] = {-1}, texts[3] = {}, texts[4] = Ids(static_cast<std::size_t>(kMaxLength) + 1, 1);
-  const Packed packed(texts);
+  const PackedTexts packed(texts);
   std::vector<float> out(texts.size() * width);
   const auto errors = encoder.run(packed.tokens(), out);
   ASSERT_EQ(errors.size(), 3u);
@@ -213,8 +183,9 @@ TEST_P(EncoderGpuTest, BadTextsGetErrorsAndTheOthersVectors) {
   EXPECT_EQ(errors[1].sequence, 3u);
   EXPECT_EQ(errors[2].sequence, 4u);
   for (const std::size_t i : {0u, 2u, 5u})
-    EXPECT_EQ(std::memcmp(&out[i * width], run(encoder, {texts[i]}).data(), width * sizeof(float)),
-              0);
+    EXPECT_EQ(
+        std::memcmp(&out[i * width], rows_of(encoder, {texts[i]}).data(), width * sizeof(float)),
+        0);
 }
 
 std::string case_name(const ::testing::TestParamInfo<Case>& of) {

@@ -12,7 +12,7 @@
 
 #include "base/cancellation.h"
 #include "base/sanitized_for_tests.h"
-#include "engine/encoder_for_tests.h"
+#include "engine/encoder/packed_texts_for_tests.h"
 #include "engine/resident_for_tests.h"
 #include "engine/session/session.h"
 
@@ -21,23 +21,9 @@ namespace {
 
 using kernels::TokenPooling;
 using ::testing::HasSubstr;
-using Ids = std::vector<std::int32_t>;
-using Texts = std::vector<Ids>;
 
 constexpr auto kMaxLength = EncoderForTests::kPositions;
 constexpr std::size_t kWidth = EncoderForTests::kWidth;
-
-struct Packed {
-  Ids ids, cu_seqlens{0};
-
-  explicit Packed(const Texts& texts) {
-    for (const Ids& text : texts) {
-      ids.insert(ids.end(), text.begin(), text.end());
-      cu_seqlens.push_back(static_cast<std::int32_t>(ids.size()));
-    }
-  }
-  PackedTokens tokens() const { return {.ids = ids, .type_ids = {}, .cu_seqlens = cu_seqlens}; }
-};
 
 class PackedEncoderTest : public ::testing::Test {
  protected:
@@ -48,22 +34,7 @@ class PackedEncoderTest : public ::testing::Test {
     return {EncoderForTests(end).take(), workers_, options};
   }
   Texts random_texts(std::size_t count, std::size_t longest = kMaxLength) {
-    std::uniform_int_distribution<std::int32_t> id(0, EncoderForTests::kWords - 1);
-    std::uniform_int_distribution<std::size_t> length(1, longest);
-    Texts texts(count);
-    for (Ids& text : texts) {
-      text.resize(length(random_));
-      for (std::int32_t& one : text) one = id(random_);
-    }
-    return texts;
-  }
-  static std::vector<float> run(const Encoder& encoder, const Texts& texts) {
-    const Packed packed(texts);
-    const auto rows = encoder.graph().pooled() ? texts.size() : packed.ids.size();
-    std::vector<float> out(rows * static_cast<std::size_t>(encoder.graph().width()), -1);
-    const auto errors = encoder.run(packed.tokens(), out);
-    EXPECT_TRUE(errors.empty()) << errors[0].reason;
-    return out;
+    return engine::random_texts(random_, count, longest);
   }
   // What the interpreter computes for the padded text.
   Tensor reference(const Graph& graph, const Ids& text) {
@@ -84,7 +55,7 @@ TEST_F(PackedEncoderTest, TokensEqualThoseOfTheInterpreter) {
   const Encoder packed = encoder(EncoderOutput::hidden);
   const Graph graph = EncoderForTests(EncoderOutput::hidden).take();
   const Texts texts = random_texts(20);
-  const std::vector<float> got = run(packed, texts);
+  const std::vector<float> got = rows_of(packed, texts);
   std::size_t at = 0;
   for (const Ids& text : texts) {
     const Tensor all = reference(graph, text);
@@ -100,7 +71,7 @@ TEST_F(PackedEncoderTest, PoolingInsideTheModelNeedsNoPadding) {
     EXPECT_TRUE(packed.graph().pooled());
     const Graph graph = EncoderForTests(end).take();
     const Texts texts = random_texts(9);
-    const std::vector<float> got = run(packed, texts);
+    const std::vector<float> got = rows_of(packed, texts);
     std::size_t at = 0;
     for (const Ids& text : texts) {
       const Tensor all = reference(graph, text);
@@ -118,10 +89,10 @@ TEST_F(PackedEncoderTest, PoolsAsAskedFor) {
     for (const bool normalize : {false, true}) {
       SCOPED_TRACE(std::string(to_string(pooling)) + (normalize ? ", normalized" : ""));
       const Encoder vectors = encoder(EncoderOutput::hidden, pooled(pooling, normalize));
-      const std::vector<float> got = run(vectors, texts);
+      const std::vector<float> got = rows_of(vectors, texts);
       ASSERT_EQ(got.size(), texts.size() * kWidth);
       for (std::size_t i = 0; i < texts.size(); ++i) {
-        const std::vector<float> rows = run(tokens, {texts[i]});
+        const std::vector<float> rows = rows_of(tokens, {texts[i]});
         const std::size_t count = texts[i].size();
         std::vector<double> want(kWidth);
         for (std::size_t t = 0; t < count; ++t)
@@ -146,13 +117,13 @@ TEST_F(PackedEncoderTest, ATextHasTheSameBitsInAThousandBatches) {
   const Encoder vectors = encoder(EncoderOutput::hidden, pooled(TokenPooling::mean, true));
   const Texts texts = random_texts(60);
   std::vector<std::vector<float>> alone;
-  for (const Ids& text : texts) alone.push_back(run(vectors, {text}));
+  for (const Ids& text : texts) alone.push_back(rows_of(vectors, {text}));
   std::uniform_int_distribution<std::size_t> which(0, texts.size() - 1), size(1, 24);
   for (int batch = 0; batch < (kSanitized ? 50 : 1000); ++batch) {
     std::vector<std::size_t> chosen(size(random_));
     Texts mixed;
     for (std::size_t& one : chosen) mixed.push_back(texts[one = which(random_)]);
-    const std::vector<float> got = run(vectors, mixed);
+    const std::vector<float> got = rows_of(vectors, mixed);
     for (std::size_t i = 0; i < chosen.size(); ++i)
       ASSERT_EQ(
           std::memcmp(got.data() + i * kWidth, alone[chosen[i]].data(), kWidth * sizeof(float)), 0)
@@ -169,13 +140,13 @@ TEST_F(PackedEncoderTest, AWideModelHasTheSameBitsInEveryBatch) {
   const auto width = static_cast<std::size_t>(vectors.graph().width());
   const Texts texts = random_texts(24);
   std::vector<std::vector<float>> alone;
-  for (const Ids& text : texts) alone.push_back(run(vectors, {text}));
+  for (const Ids& text : texts) alone.push_back(rows_of(vectors, {text}));
   std::uniform_int_distribution<std::size_t> which(0, texts.size() - 1), size(1, 8);
   for (int batch = 0; batch < (kSanitized ? 5 : 60); ++batch) {
     std::vector<std::size_t> chosen(size(random_));
     Texts mixed;
     for (std::size_t& one : chosen) mixed.push_back(texts[one = which(random_)]);
-    const std::vector<float> got = run(vectors, mixed);
+    const std::vector<float> got = rows_of(vectors, mixed);
     for (std::size_t i = 0; i < chosen.size(); ++i)
       ASSERT_EQ(std::memcmp(got.data() + i * width, alone[chosen[i]].data(), width * sizeof(float)),
                 0)
@@ -190,7 +161,7 @@ TEST_F(PackedEncoderTest, RandomMixesNeedNoMoreMemory) {
   std::uniform_int_distribution<std::size_t> count(1, 400);
   const auto run_tokens = [&](std::size_t tokens) {
     for (std::size_t done = 0; done < tokens;) {
-      const Packed packed(random_texts(count(random_)));
+      const PackedTexts packed(random_texts(count(random_)));
       std::vector<float> out((packed.cu_seqlens.size() - 1) * kWidth);
       EXPECT_TRUE(vectors.run(packed.tokens(), out).empty());
       done += packed.ids.size();
@@ -221,7 +192,7 @@ TEST_F(PackedEncoderTest, ABadSequenceDoesNotAffectTheOthers) {
   const Encoder vectors = encoder(EncoderOutput::hidden, pooled(TokenPooling::mean));
   const Texts good = random_texts(2);
   Texts texts{good[0], {3, -1}, {}, Ids(kMaxLength + 1, 2), {1, EncoderForTests::kWords}, good[1]};
-  const Packed packed(texts);
+  const PackedTexts packed(texts);
   std::vector<float> out(texts.size() * kWidth, -1);
   const auto errors = vectors.run(packed.tokens(), out);
   ASSERT_EQ(errors.size(), 4u);
@@ -231,7 +202,7 @@ TEST_F(PackedEncoderTest, ABadSequenceDoesNotAffectTheOthers) {
   EXPECT_THAT(errors[1].reason, HasSubstr("no tokens"));
   EXPECT_THAT(errors[2].reason, HasSubstr("97 tokens; the model takes at most 96"));
   EXPECT_THAT(errors[3].reason, HasSubstr("token id 50"));
-  const std::vector<float> want = run(vectors, good);
+  const std::vector<float> want = rows_of(vectors, good);
   for (std::size_t k = 0; k < kWidth; ++k) {
     EXPECT_EQ(out[k], want[k]);
     EXPECT_EQ(out[kWidth + k], 0);
@@ -246,7 +217,7 @@ TEST_F(PackedEncoderTest, InconsistentOffsetsAreErrorsOfTheirSequences) {
   const auto errors = vectors.run({.ids = ids, .type_ids = {}, .cu_seqlens = cu_seqlens}, out);
   ASSERT_EQ(errors.size(), 4u);
   EXPECT_THAT(errors[0].reason, HasSubstr("cu_seqlens go from 3 to 1 in 4 tokens"));
-  const std::vector<float> want = run(vectors, {{1, 2, 3}});
+  const std::vector<float> want = rows_of(vectors, {{1, 2, 3}});
   EXPECT_EQ(std::memcmp(out.data(), want.data(), kWidth * sizeof(float)), 0);
   EXPECT_THROW(
       vectors.run({.ids = ids, .type_ids = {}, .cu_seqlens = cu_seqlens}, std::span(out).first(7)),
@@ -260,7 +231,7 @@ TEST_F(PackedEncoderTest, ResultsThatAreNotFiniteAreErrors) {
     if (value.constant && value.constant.shape() == Shape{EncoderForTests::kWords, kWidth})
       value.constant.values<float>()[7 * kWidth] = std::numeric_limits<float>::quiet_NaN();
   const Encoder vectors(graph, workers_, pooled(TokenPooling::mean));
-  const Packed packed({{1, 2}, {7}, {3}});
+  const PackedTexts packed({{1, 2}, {7}, {3}});
   std::vector<float> out(3 * kWidth);
   const auto errors = vectors.run(packed.tokens(), out);
   ASSERT_EQ(errors.size(), 1u);
@@ -286,7 +257,7 @@ TEST_F(PackedEncoderTest, ModelsOnADeviceAnswerSubmittedCallsFromOneArena) {
   const Encoder mean(graph, device, pooled(TokenPooling::mean));
   const Encoder first(graph, device, pooled(TokenPooling::first));
   const Texts texts = random_texts(30);
-  const Packed packed(texts);
+  const PackedTexts packed(texts);
   std::vector<float> a(texts.size() * kWidth), b(texts.size() * kWidth);
   for (int i = 0; i < 20; ++i) {
     Ended one, other;
@@ -294,8 +265,8 @@ TEST_F(PackedEncoderTest, ModelsOnADeviceAnswerSubmittedCallsFromOneArena) {
     ASSERT_TRUE(first.submit({.tokens = packed.tokens(), .out = b}, other.done()));
     EXPECT_TRUE(one.wait().errors.empty());
     EXPECT_FALSE(other.wait().error);
-    EXPECT_EQ(a, run(mean, texts));
-    EXPECT_EQ(b, run(first, texts));
+    EXPECT_EQ(a, rows_of(mean, texts));
+    EXPECT_EQ(b, rows_of(first, texts));
   }
   const PackedGraph::Sizes sizes{static_cast<std::int64_t>(packed.ids.size()), 30, kMaxLength};
   EXPECT_LE(device.arena_bytes(), 2 * mean.program(sizes)->schedule().arena);
@@ -308,7 +279,7 @@ TEST_F(PackedEncoderTest, SubmittedCallsExpireAreCancelledAndRefused) {
   const Encoder encoder(EncoderForTests(EncoderOutput::hidden).take(), device,
                         pooled(TokenPooling::mean));
   const Texts texts = random_texts(20'000);  // takes a while
-  const Packed packed(texts);
+  const PackedTexts packed(texts);
   std::vector<float> out(texts.size() * kWidth), more(texts.size() * kWidth);
   Ended running, waiting, refused;
   const auto ticket = encoder.submit({.tokens = packed.tokens(), .out = out}, running.done());
@@ -322,12 +293,12 @@ TEST_F(PackedEncoderTest, SubmittedCallsExpireAreCancelledAndRefused) {
   EXPECT_THROW(std::rethrow_exception(waiting.wait().error), compute::DeadlineExceeded);
   ticket->cancel();
   EXPECT_THROW(std::rethrow_exception(running.wait().error), Cancelled);
-  EXPECT_EQ(run(encoder, {texts[0]}), run(encoder, {texts[0]}));
+  EXPECT_EQ(rows_of(encoder, {texts[0]}), rows_of(encoder, {texts[0]}));
 }
 
 TEST_F(PackedEncoderTest, AnEncoderMayEndBeforeItsCalls) {
   EncoderDevice device(workers_);
-  const Packed packed(random_texts(300));
+  const PackedTexts packed(random_texts(300));
   std::vector<float> out(300 * kWidth);
   Ended call;
   std::optional<Encoder> encoder(std::in_place, EncoderForTests(EncoderOutput::hidden).take(),
