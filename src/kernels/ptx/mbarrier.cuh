@@ -52,8 +52,11 @@ struct PipelineState {
   }
 };
 
-// Makes writes to shared memory visible to the async proxy: wgmma and TMA.
-__device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// Makes writes to shared memory visible to the async proxy: wgmma and TMA. For all state spaces it
+// would wait for global memory too, about 1,000 cycles.
+__device__ inline void fence_proxy_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
 
 // Loads the box of a 2D tensor map that begins at this byte and row.
 __device__ inline void tma_load_2d(unsigned to, const CUtensorMap& map, int byte, int row,
