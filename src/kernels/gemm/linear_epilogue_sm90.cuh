@@ -70,6 +70,7 @@ class LinearEpilogue {
 
  private:
   static constexpr int kPairs = S::kStripColumns / 8;  // a thread's pairs of columns in a strip
+  static constexpr unsigned kChunks = S::kStripBytes / 16, kRowsAtOnce = 32 / kChunks;
 
   // Which 16 bytes of a row of a strip lie at a place, so that neither way of access has bank
   // conflicts.
@@ -108,10 +109,9 @@ class LinearEpilogue {
 
   // Activates the live rows of a group, adds the residual and stores them, 16 bytes a lane. In a
   // loop: unrolled over the accumulators, which have no addresses, this code would not fit into the
-  // instruction cache. Not by TMA: the fence before a TMA store takes about 1,000 cycles here.
+  // instruction cache. Not by TMA, which would write the rows behind the live ones, too.
   template <Activation kActivation>
   __device__ void store_group_by(LinearTileCoord first) const {
-    constexpr unsigned kChunks = S::kStripBytes / 16, kRowsAtOnce = 32 / kChunks;
     const unsigned chunk = lane_ % kChunks, row = lane_ / kChunks;
     const int column = first.column + static_cast<int>(chunk * 8);
     if (column >= p_.n) return;
@@ -119,25 +119,47 @@ class LinearEpilogue {
     for (unsigned block = 0; block < S::kRowBlocks; ++block) {
       const int to_row = first.row + static_cast<int>(block * 64 + row);
       const unsigned char* const from = group_ + block * S::kStripSize;
-      std::int64_t at = std::int64_t{to_row} * p_.n + column;
-#pragma unroll 2
-      for (unsigned i = 0; i < S::kStripRows; i += kRowsAtOnce, at += kRowsAtOnce * p_.n) {
-        if (to_row + static_cast<int>(i) >= live_) break;
-        store_chunk<kActivation>(from + (row + i) * S::kStripBytes + swizzled(row + i, chunk) * 16,
-                                 at);
-      }
+      const std::int64_t at = std::int64_t{to_row} * p_.n + column;
+      p_.residual != nullptr ? store_with_residual<kActivation>(from, row, chunk, to_row, at)
+                             : store_rows<kActivation>(from, row, chunk, to_row, at);
     }
   }
 
   template <Activation kActivation>
-  __device__ void store_chunk(const unsigned char* from, std::int64_t at) const {
-    uint4 eight = *reinterpret_cast<const uint4*>(from);
-    if (p_.residual != nullptr)
-      finish<kActivation>(eight,
-                          *reinterpret_cast<const uint4*>(static_cast<const T*>(p_.residual) + at));
-    else if (kActivation != Activation::none)
-      finish<kActivation>(eight, {});
-    *reinterpret_cast<uint4*>(static_cast<T*>(p_.y) + at) = eight;
+  __device__ void store_rows(const unsigned char* from, unsigned row, unsigned chunk, int to_row,
+                             std::int64_t at) const {
+#pragma unroll 2
+    for (unsigned i = 0; i < S::kStripRows; i += kRowsAtOnce, at += kRowsAtOnce * p_.n) {
+      if (to_row + static_cast<int>(i) >= live_) break;
+      uint4 eight = *chunk_of(from, row + i, chunk);
+      if constexpr (kActivation != Activation::none) finish<kActivation>(eight, {});
+      *reinterpret_cast<uint4*>(static_cast<T*>(p_.y) + at) = eight;
+    }
+  }
+
+  // The residual of all rows is on its way before the first is used.
+  template <Activation kActivation>
+  __device__ void store_with_residual(const unsigned char* from, unsigned row, unsigned chunk,
+                                      int to_row, std::int64_t at) const {
+    constexpr unsigned kPieces = S::kStripRows / kRowsAtOnce;
+    uint4 residual[kPieces];
+#pragma unroll
+    for (unsigned i = 0; i < kPieces; ++i)
+      if (to_row + static_cast<int>(i * kRowsAtOnce) < live_)
+        residual[i] = *reinterpret_cast<const uint4*>(static_cast<const T*>(p_.residual) + at +
+                                                      std::int64_t{i} * kRowsAtOnce * p_.n);
+#pragma unroll
+    for (unsigned i = 0; i < kPieces; ++i) {
+      if (to_row + static_cast<int>(i * kRowsAtOnce) >= live_) break;
+      uint4 eight = *chunk_of(from, row + i * kRowsAtOnce, chunk);
+      finish<kActivation>(eight, residual[i]);
+      *reinterpret_cast<uint4*>(static_cast<T*>(p_.y) + at + std::int64_t{i} * kRowsAtOnce * p_.n) =
+          eight;
+    }
+  }
+
+  __device__ static const uint4* chunk_of(const unsigned char* from, unsigned row, unsigned chunk) {
+    return reinterpret_cast<const uint4*>(from + row * S::kStripBytes + swizzled(row, chunk) * 16);
   }
 
   template <Activation kActivation>
