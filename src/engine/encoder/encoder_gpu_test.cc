@@ -1,6 +1,8 @@
 // Encoders on a GPU, in each precision: against the CPU, and bit for bit against themselves.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <future>
@@ -186,6 +188,41 @@ TEST_P(EncoderGpuTest, BadTextsGetErrorsAndTheOthersVectors) {
     EXPECT_EQ(
         std::memcmp(&out[i * width], rows_of(encoder, {texts[i]}).data(), width * sizeof(float)),
         0);
+}
+
+// Lanes are taken in turn: while one model is full of large batches, a text for another waits for
+// few of them.
+TEST_P(EncoderGpuTest, ATextIsNotStarvedByLargeBatchesOfAnotherModel) {
+  using std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+  const Encoder busy = encoder(), other = encoder(TokenPooling::first);
+  const Texts large = random_texts(4000), small = random_texts(1);
+  for (int time = 0; time < 2; ++time) {
+    rows_of(busy, large), rows_of(other, small);
+    busy.wait_until_ready(), other.wait_until_ready();
+  }
+  const auto begin = steady_clock::now();
+  rows_of(busy, large);
+  const Seconds one_large = steady_clock::now() - begin;
+  std::atomic<bool> stop = false;
+  std::vector<std::future<int>> loads;
+  for (int thread = 0; thread < 4; ++thread)
+    loads.push_back(std::async(std::launch::async, [&] {
+      int calls = 0;
+      for (; !stop; ++calls) rows_of(busy, large);
+      return calls;
+    }));
+  Seconds longest{0};
+  for (int call = 0; call < 20; ++call) {
+    const auto asked = steady_clock::now();
+    rows_of(other, small);
+    longest = std::max<Seconds>(longest, steady_clock::now() - asked);
+  }
+  stop = true;
+  int calls = 0;
+  for (auto& load : loads) calls += load.get();
+  EXPECT_GT(calls, 0);
+  EXPECT_LT(longest.count(), 12 * one_large.count() + 0.05) << calls << " large batches";
 }
 
 std::string case_name(const ::testing::TestParamInfo<Case>& of) {

@@ -14,6 +14,7 @@ namespace sluice::engine {
 using kernels::ErrorFlag;
 using kernels::LaunchArgs;
 using kernels::LiveRows;
+using kernels::WorkQueue;
 
 struct KernelArgs {
   std::span<void* const> inputs;   // null for an omitted optional input
@@ -22,8 +23,9 @@ struct KernelArgs {
   void* stream = nullptr;  // a cudaStream_t
   ErrorFlag error{};
   LiveRows live{};
+  WorkQueue* queue = nullptr;
 
-  operator LaunchArgs() const { return {stream, error, live}; }
+  operator LaunchArgs() const { return {stream, error, live, queue}; }
 };
 
 // Safe to run from several threads at once.

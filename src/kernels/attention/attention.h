@@ -11,21 +11,22 @@
 namespace sluice::kernels::cuda {
 
 struct AttentionCall {
-  const void *q, *k, *v, *mask;
+  const void *q = nullptr, *k = nullptr, *v = nullptr, *mask = nullptr;
   // Cumulative sequence lengths, batch + 1 of them (varlen): sequence i has the rows from
   // cu_seqlens[i] to cu_seqlens[i + 1] of `tokens`, and `queries` and `keys` are the longest. Null:
   // all sequences have `queries` queries and `keys` keys.
-  const std::int32_t* cu_seqlens;
+  const std::int32_t* cu_seqlens = nullptr;
   // With cu_seqlens: the real numbers of sequences and tokens; `batch` and `tokens` are the most.
-  const LiveCounts* live;
-  void* out;
-  std::int64_t q_row, k_row, v_row;        // strides from one token to the next
-  std::int64_t q_batch, k_batch, v_batch;  // strides from one sequence to the next
-  std::int64_t out_batch;
-  std::int64_t mask_batch, mask_head, mask_query, mask_key;
-  int batch, heads, queries, keys, head_size, tokens;
-  float scale;
-  bool mask_is_f32;  // otherwise of the type of q
+  const LiveCounts* live = nullptr;
+  void* out = nullptr;
+  std::int64_t q_row = 0, k_row = 0, v_row = 0;        // strides from one token to the next
+  std::int64_t q_batch = 0, k_batch = 0, v_batch = 0;  // strides from one sequence to the next
+  std::int64_t out_batch = 0;
+  std::int64_t mask_batch = 0, mask_head = 0, mask_query = 0, mask_key = 0;
+  int batch = 0, heads = 0, queries = 0, keys = 0, head_size = 0, tokens = 0;
+  float scale = 1;
+  bool has_mask = false;     // whether `mask` will be set
+  bool mask_is_f32 = false;  // otherwise of the type of q
 };
 
 // Flash attention on tensor cores for f16 and bf16, compute capability 8.0 and up; head sizes are

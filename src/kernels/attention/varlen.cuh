@@ -19,15 +19,28 @@ __device__ inline AttentionCall live_call(AttentionCall call) {
   return call;
 }
 
+// The rows of one sequence of the batch, among all of q and out, and among all of k and v.
+struct SequenceRows {
+  int q_row, k_row;
+  int queries, keys;
+};
+__device__ inline SequenceRows rows_of(const AttentionCall& call, int sequence) {
+  if (call.cu_seqlens == nullptr)
+    return {sequence * call.queries, sequence * call.keys, call.queries, call.keys};
+  const int first = min(max(call.cu_seqlens[sequence], 0), call.tokens);
+  const int end = min(max(call.cu_seqlens[sequence + 1], first), call.tokens);
+  const int length = min(end - first, call.queries);
+  return {first, first, length, length};
+}
+
 // The call for one sequence of the batch, with its addresses and lengths.
 template <class T>
 __device__ AttentionCall sequence_call(AttentionCall call, int sequence) {
   std::int64_t row = 0;
   if (call.cu_seqlens != nullptr) {
-    const int first = min(max(call.cu_seqlens[sequence], 0), call.tokens);
-    const int end = min(max(call.cu_seqlens[sequence + 1], first), call.tokens);
-    call.queries = call.keys = min(end - first, call.queries);
-    row = first;
+    const SequenceRows rows = rows_of(call, sequence);
+    call.queries = call.keys = rows.queries;
+    row = rows.q_row;
     sequence = 0;
   }
   call.q = static_cast<const T*>(call.q) + sequence * call.q_batch + row * call.q_row;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/common/live_counts.h"
+#include "kernels/common/work_queue.h"
 
 namespace sluice::kernels {
 
@@ -18,6 +19,7 @@ struct LaunchArgs {
   void* stream = nullptr;  // a cudaStream_t
   ErrorFlag error{};
   LiveRows live{};
+  WorkQueue* queue = nullptr;  // device memory; null: none
 };
 
 }  // namespace sluice::kernels

@@ -81,50 +81,6 @@ Operands operands_of(const Pools& pools, const EncoderLayer& layer, std::int64_t
 
 using Enqueue = std::function<void(const Operands&, cudaStream_t)>;
 
-// Calls on the parts of the pools, as a graph.
-class Candidate {
- public:
-  Candidate(std::string name, const Pools& pools, const EncoderLayer& layer, std::int64_t rows,
-            int calls, const device::Stream& stream, const Enqueue& enqueue)
-      : name_(std::move(name)), calls_(calls), stream_(stream), graph_(stream, [&] {
-          for (int i = 0; i < calls; ++i) enqueue(operands_of(pools, layer, rows, i), stream.get());
-        }) {
-    device::check(cudaEventCreate(&begin_));
-    device::check(cudaEventCreate(&end_));
-  }
-  ~Candidate() {
-    device::check_in_destructor(cudaEventDestroy(begin_));
-    device::check_in_destructor(cudaEventDestroy(end_));
-  }
-  Candidate(const Candidate&) = delete;
-  Candidate& operator=(const Candidate&) = delete;
-
-  void run() {
-    float ms = 0;
-    device::check(cudaEventRecord(begin_, stream_.get()));
-    graph_.launch(stream_);
-    device::check(cudaEventRecord(end_, stream_.get()));
-    device::check(cudaEventSynchronize(end_));
-    device::check(cudaEventElapsedTime(&ms, begin_, end_));
-    us_.push_back(ms * 1000 / static_cast<float>(calls_));
-  }
-  double us() const {  // the median; the first one warms up
-    std::vector<float> sorted(us_.begin() + (us_.size() > 1), us_.end());
-    std::nth_element(sorted.begin(),
-                     sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
-    return sorted[sorted.size() / 2];
-  }
-  const std::string& name() const { return name_; }
-
- private:
-  std::string name_;
-  int calls_;
-  const device::Stream& stream_;
-  CapturedGraph graph_;
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-  std::vector<float> us_;
-};
-
 // ---- cuBLASLt --------------------------------------------------------------------------------
 
 // y = x * W + bias, or + residual too, by cuBLASLt, which is column-major: its A is W, its B is x.
@@ -197,24 +153,27 @@ class LinearSm90Bench : public testing::Test {
     }
   }
 
+  // Calls on the parts of the pools, as a graph.
+  std::unique_ptr<TimedGraph> timed(std::string name, const Enqueue& enqueue) {
+    return std::make_unique<TimedGraph>(std::move(name), stream_, calls_, [&](int i) {
+      enqueue(operands_of(*pools_, layer_, rows_, i), stream_.get());
+    });
+  }
   void add(std::string name, const Enqueue& enqueue) {
-    candidates_.push_back(std::make_unique<Candidate>(std::move(name), *pools_, layer_, rows_,
-                                                      calls_, stream_, enqueue));
+    candidates_.push_back(timed(std::move(name), enqueue));
   }
 
   // The fastest of the heuristic's algorithms stays.
   void add_cublaslt() {
     cublaslt_->set(layer_, rows_);
-    std::unique_ptr<Candidate> best;
+    std::unique_ptr<TimedGraph> best;
     for (const auto& found : cublaslt_->algorithms()) try {
         cublaslt_->enqueue(found.algo, operands_of(*pools_, layer_, rows_, 0),
                            pools_->workspace.get(), stream_.get());  // may load its code
         stream_.wait();
-        auto next = std::make_unique<Candidate>(
-            "cuBLASLt", *pools_, layer_, rows_, calls_, stream_,
-            [&](const Operands& at, cudaStream_t stream) {
-              cublaslt_->enqueue(found.algo, at, pools_->workspace.get(), stream);
-            });
+        auto next = timed("cuBLASLt", [&](const Operands& at, cudaStream_t stream) {
+          cublaslt_->enqueue(found.algo, at, pools_->workspace.get(), stream);
+        });
         for (int i = 0; i < 3; ++i) next->run();
         if (best == nullptr || next->us() < best->us()) best = std::move(next);
       } catch (const Error& error) {
@@ -283,7 +242,7 @@ class LinearSm90Bench : public testing::Test {
   EncoderLayer layer_{};
   std::int64_t rows_ = 0;
   int calls_ = 0;
-  std::vector<std::unique_ptr<Candidate>> candidates_;
+  std::vector<std::unique_ptr<TimedGraph>> candidates_;
 };
 
 TEST_F(LinearSm90Bench, DISABLED_PrintsTheTimesOfEncoderLayers) {

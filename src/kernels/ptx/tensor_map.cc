@@ -40,17 +40,19 @@ int upper_corner(int size, int windows, int stride, int pad) {
 
 }  // namespace
 
-CUtensorMap tensor_map_2d(const void* x, std::int64_t rows, std::int64_t bytes, BoxShape box) {
+CUtensorMap tensor_map_2d(const void* x, std::int64_t rows, std::int64_t bytes, BoxShape box,
+                          std::int64_t stride) {
   CUtensorMap map{};
   const cuuint64_t sizes[] = {static_cast<cuuint64_t>(bytes), static_cast<cuuint64_t>(rows)};
   const cuuint32_t box_sizes[] = {static_cast<cuuint32_t>(box.row_bytes),
                                   static_cast<cuuint32_t>(box.rows)};
+  const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride)};
   const cuuint32_t steps[] = {1, 1};
-  check(
-      Encoders::get().tiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(x), sizes,
-                            sizes, box_sizes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box),
-                            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-      "rows", rows);
+  check(Encoders::get().tiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(x), sizes,
+                              strides, box_sizes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                              swizzle_of(box), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+        "rows", rows);
   return map;
 }
 

@@ -15,8 +15,13 @@ struct BoxShape {
   int row_bytes, rows;
 };
 
-// A tiled 2D map of `rows` rows of `bytes` bytes each, a multiple of 16.
-CUtensorMap tensor_map_2d(const void* x, std::int64_t rows, std::int64_t bytes, BoxShape box);
+// A tiled 2D map of `rows` rows of `bytes` bytes each, `stride` bytes apart: multiples of 16.
+CUtensorMap tensor_map_2d(const void* x, std::int64_t rows, std::int64_t bytes, BoxShape box,
+                          std::int64_t stride);
+inline CUtensorMap tensor_map_2d(const void* x, std::int64_t rows, std::int64_t bytes,
+                                 BoxShape box) {
+  return tensor_map_2d(x, rows, bytes, box, bytes);
+}
 
 // An im2col map of the windows of `r` over `images` images: a row of a box is one kernel position
 // of one output pixel.

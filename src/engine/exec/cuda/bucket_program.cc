@@ -31,12 +31,20 @@ constexpr unsigned kNoError = ~0u;
 
 std::size_t round_up(std::size_t bytes) { return memory::round_up(bytes, memory::kAlignment); }
 
-// Where a lane's memory holds what: the batch as it was copied, the model's inputs, the error flag
-// and the output, which are copied back at once, and the arena of the graph.
+// What is set to all ones before each batch.
+struct BatchState {
+  unsigned error;
+  kernels::WorkQueue queue;
+};
+static_assert(sizeof(BatchState) <= memory::kAlignment);
+
+// Where a lane's memory holds what: the batch as it was copied, the model's inputs, its state with
+// the error flag and the output, which are copied back at once, and the arena of the graph.
 struct LaneLayout {
-  std::size_t batch = 0, flag = 0, output = 0, arena = 0, bytes = 0;
+  std::size_t batch = 0, state = 0, output = 0, arena = 0, bytes = 0;
   std::vector<std::size_t> inputs{};
-  std::size_t pinned_rows = 0, pinned_bytes = 0;  // in pinned memory: the batch, then flag and rows
+  std::size_t pinned_rows = 0,
+              pinned_bytes = 0;  // in pinned memory: the batch, then state and rows
 
   LaneLayout(const BucketGraph& bucket, const Schedule& schedule) {
     const Shape numbers{bucket.sequences + 1 + 2 * bucket.tokens};
@@ -47,8 +55,8 @@ struct LaneLayout {
       inputs.push_back(in_batch ? batch + kHeaderBytes : at);
       if (!in_batch) at += round_up(type_of(bucket.graph[bucket.graph.inputs[i]]).bytes());
     }
-    flag = at;
-    output = flag + memory::kAlignment;
+    state = at;
+    output = state + memory::kAlignment;
     const std::size_t rows = type_of(bucket.graph[bucket.graph.outputs[0]]).bytes();
     arena = output + round_up(rows);
     bytes = arena + schedule.arena;
@@ -179,15 +187,17 @@ void DeviceBucketProgram::enqueue(Lane& lane, const Before& before) const {
       inputs.inputs[inputs.count++] = {holds(inputs_[i]), id_type(graph()[graph().inputs[i]].dtype),
                                        io.inputs.back()};
   }
-  device::check(cudaMemsetAsync(base + layout_.flag, 0xff, sizeof(unsigned), lane.stream.get()));
+  auto* const state = reinterpret_cast<BatchState*>(base + layout_.state);
+  device::check(cudaMemsetAsync(state, 0xff, sizeof *state, lane.stream.get()));
   cuda::enqueue_packed_inputs(inputs, lane.stream.get());
   const cuda::RunMemory memory{
       .io = io,
       .arena = base + layout_.arena,
       .host = nullptr,
       .stream = lane.stream.get(),
-      .error_flag = reinterpret_cast<unsigned*>(base + layout_.flag),
-      .live = &reinterpret_cast<const PackedBatchHeader*>(base + layout_.batch)->counts};
+      .error_flag = &state->error,
+      .live = &reinterpret_cast<const PackedBatchHeader*>(base + layout_.batch)->counts,
+      .queue = &state->queue};
   const std::size_t steps = compiled_.schedule().steps.size();
   for (std::size_t i = 0; i < steps; ++i) {
     before(i);
@@ -251,7 +261,7 @@ void DeviceBucketProgram::enqueue_call(Lane& lane, const LiveCounts& counts, boo
   device::check(cudaMemcpyAsync(lane.memory() + layout_.batch, lane.pinned(), bytes,
                                 cudaMemcpyHostToDevice, stream));
   launch(lane);
-  device::check(cudaMemcpyAsync(lane.pinned() + layout_.pinned_rows, lane.memory() + layout_.flag,
+  device::check(cudaMemcpyAsync(lane.pinned() + layout_.pinned_rows, lane.memory() + layout_.state,
                                 memory::kAlignment + rows_of(counts) * row_bytes_,
                                 cudaMemcpyDeviceToHost, stream));
 }

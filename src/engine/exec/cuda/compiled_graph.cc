@@ -89,7 +89,8 @@ void CompiledGraph::enqueue_step(std::size_t i, const RunMemory& memory) const {
                       scratch,
                       memory.stream,
                       {memory.error_flag, static_cast<unsigned>(i)},
-                      {memory.live, rows_[i].of, rows_[i].capacity}});
+                      {memory.live, rows_[i].of, rows_[i].capacity},
+                      memory.queue});
   } catch (const device::GpuError& error) {
     throw device::GpuError(error.status(),
                            describe(*step.node) + ": " + std::string(error.reason()));

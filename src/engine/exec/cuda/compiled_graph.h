@@ -21,6 +21,7 @@ struct RunMemory {
   CUstream_st* stream;
   unsigned* error_flag;
   const kernels::LiveCounts* live = nullptr;  // null: every row is computed
+  kernels::WorkQueue* queue = nullptr;        // null: items of work are dealt out beforehand
 };
 
 // The rows of a node's result, of which a batch has at most `capacity`.

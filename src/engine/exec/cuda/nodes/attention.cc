@@ -68,6 +68,7 @@ std::optional<AttentionCall> call_of(const NodeView& view) {
   call.out_batch = width * call.queries;
   if (view.has(3)) {
     const TensorType mask = view.in(3);
+    call.has_mask = true;
     call.mask_is_f32 = mask.dtype == DType::f32;
     if (!(call.mask_is_f32 || mask.dtype == q.dtype) || !place_mask(mask.shape, call))
       return std::nullopt;
