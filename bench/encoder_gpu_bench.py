@@ -134,6 +134,16 @@ class Sluice:
         return lines
 
 
+def work_of(name, lengths):
+    """Operations of the kernels that are limited by them, and bytes of those that memory limits."""
+    layers, width, inner = SIZES[name]
+    tokens, scores = int(lengths.sum()), float((lengths.astype(np.float64) ** 2).sum())
+    return {"wgmma GEMM + bias": {"flops": 2.0 * tokens * width * (4 * width + inner) * layers},
+            "wgmma GEMM + bias + gelu": {"flops": 2.0 * tokens * width * inner * layers},
+            "flash attention, wgmma": {"flops": 4 * scores * width * layers},
+            "residual + layer norm": {"bytes": 3 * 2.0 * tokens * width * 2 * layers}}
+
+
 def by_kernel(lines):
     all_us = {}
     for us, kernel, _ in lines:
@@ -166,6 +176,7 @@ def bench(name, args, folder, random):
         result[f"one_text_{length}_us"] = ours.ask(f"first {length} 300")
     result["new_mixes_us"] = ours.ask("mixes 200")
     result["profile_us"] = by_kernel(ours.profile())
+    result["work"] = work_of(name, lengths)
     median = statistics.median(result["articles_s"])
     line = f"{name}: {median:.0f} articles/s"
     if peer:
