@@ -19,6 +19,9 @@ struct AttentionCall {
   // With cu_seqlens: the real numbers of sequences and tokens; `batch` and `tokens` are the most.
   const LiveCounts* live = nullptr;
   void* out = nullptr;
+  // [rows of q, heads]: the log of the sum of the exponentials of a query's scores, which the
+  // backward pass needs; null: not saved.
+  float* lse = nullptr;
   std::int64_t q_row = 0, k_row = 0, v_row = 0;        // strides from one token to the next
   std::int64_t q_batch = 0, k_batch = 0, v_batch = 0;  // strides from one sequence to the next
   std::int64_t out_batch = 0;

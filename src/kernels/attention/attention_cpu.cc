@@ -4,6 +4,7 @@
 #include "kernels/attention/attention_cpu.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -307,6 +308,9 @@ class Block {
                           .sums = out_},
                          t_.size);
     }
+    if (t_.lse != nullptr)
+      for (std::size_t q = 0; q < queries_; ++q)
+        t_.lse[(first_ + q) * t_.lse_row] = max_[q] + std::log(by_[q]);
     for (float& sum : by_) sum = 1 / sum;
   }
 

@@ -74,6 +74,8 @@ __device__ void attend(const AttentionCall& all, std::int64_t id, float* query, 
 #pragma unroll
   for (int i = 0; i < kSlots; ++i)
     if (lane + 32 * i < call.head_size) to[lane + 32 * i] = narrow<T>(out[i] / sum);
+  if (call.lse != nullptr && lane == 0)
+    call.lse[static_cast<std::int64_t>(row) * call.heads + head] = row_max + logf(sum);
   __syncwarp();  // before `query` is used again
 }
 

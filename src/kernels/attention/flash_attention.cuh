@@ -185,7 +185,7 @@ __device__ void add_mask(const AttentionCall& call, float (&s)[kTiles][kKeys / 8
 // Stages the output in shared memory so that stores are coalesced.
 template <class T, int kHeadSize, int kTiles>
 __device__ void store(const AttentionCall& call, FlashWarp<T, kHeadSize, kTiles>& warp,
-                      unsigned char* staging, T* out, int first, int lane) {
+                      unsigned char* staging, T* out, int head, int first, int lane) {
 #pragma unroll
   for (int m = 0; m < kTiles; ++m)
 #pragma unroll
@@ -195,6 +195,9 @@ __device__ void store(const AttentionCall& call, FlashWarp<T, kHeadSize, kTiles>
       sum += __shfl_xor_sync(kAllLanes, sum, 2);
       const float inverse_sum = 1 / sum;
       const int row = m * 16 + half * 8 + lane / 4;
+      if (call.lse != nullptr && lane % 4 == 0 && first + row < call.queries)
+        call.lse[std::int64_t{first + row} * call.heads + head] =
+            log_sum_exp(warp.row_max[m][half], sum);
 #pragma unroll
       for (int d = 0; d < kHeadSize / 8; ++d)
         *reinterpret_cast<unsigned*>(staging + FlashSharedLayout<kHeadSize>::at(row, d) +
@@ -305,7 +308,7 @@ __device__ __forceinline__ void flash_attention_item(const AttentionCall& all, i
   __syncthreads();
   if (block.first >= call.queries) return;
   store<T, kHeadSize, kTiles>(call, warp, shared_bytes + block.warp * kTiles * 16 * kHeadSize * 2,
-                              block.out(), block.first, block.lane);
+                              block.out(), block.head, block.first, block.lane);
 }
 
 template <class T, int kHeadSize, int kTiles, bool kFullMask>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kernels/attention/flash_attention_sm90.h"
@@ -50,6 +51,16 @@ class PackedSequences {
     made.scale = 1 / std::sqrt(static_cast<float>(size_));
     return made;
   }
+  // The same sequences, of one length, as a batch that is not varlen.
+  AttentionCall dense_call() const {
+    AttentionCall made = call();
+    made.cu_seqlens = nullptr, made.live = nullptr, made.tokens = 0;
+    return made;
+  }
+  void set_live(const LiveCounts& live) {
+    device::check(cudaMemcpy(on_live_.get(), &live, sizeof live, cudaMemcpyHostToDevice));
+    device::check(cudaDeviceSynchronize());
+  }
   WorkQueue* queue() const { return static_cast<WorkQueue*>(on_queue_.get()); }
 
   Bits run(const AttentionCall& call, const device::Stream& stream, WorkQueue* queue) const {
@@ -67,10 +78,16 @@ class PackedSequences {
              static_cast<std::size_t>(head * size_ + i)],
         type_));
   }
-  // One row of the output of a sequence, in double precision.
-  std::vector<double> reference(int sequence, int query, int head) const {
+  // One row of the output of a sequence, in double precision, and the log of its denominator.
+  struct Reference {
+    std::vector<double> out;
+    double lse;
+  };
+  // `valid`: how many of the keys the mask leaves.
+  Reference reference(int sequence, int query, int head,
+                      int valid = std::numeric_limits<int>::max()) const {
     const int first = cu_seqlens_[static_cast<std::size_t>(sequence)];
-    const int length = lengths_[static_cast<std::size_t>(sequence)];
+    const int length = std::min(lengths_[static_cast<std::size_t>(sequence)], valid);
     std::vector<double> scores(static_cast<std::size_t>(length));
     for (int key = 0; key < length; ++key)
       for (int i = 0; i < size_; ++i)
@@ -85,7 +102,7 @@ class PackedSequences {
       for (int i = 0; i < size_; ++i)
         out[static_cast<std::size_t>(i)] +=
             scores[static_cast<std::size_t>(key)] / sum * at(first + key, 2, head, i);
-    return out;
+    return {std::move(out), top + std::log(sum)};
   }
 
  private:

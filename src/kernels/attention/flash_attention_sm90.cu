@@ -2,8 +2,8 @@
 // and values of a head of a sequence with TMA; warpgroups take its tiles of 64 queries in turn and
 // go over the keys in blocks of 64. Both GEMMs are wgmma: the queries and the softmax weights
 // are A operands in registers, keys and values B operands in shared memory, where they stay until
-// all tiles have used them, while those of the next heads arrive. A warpgroup may be in another
-// head than the others, so none waits for another.
+// all tiles have used them, while those of the next heads arrive. A warpgroup that is done with its
+// tiles of a head goes on to the next, unless the sequence has more keys than fit.
 //
 // Limit: the exponentials. A block of 64 x 64 scores takes 256 cycles of them, and as many on the
 // tensor cores for heads of size 64, half of that for 32.

@@ -27,9 +27,10 @@ class FlashAttentionSm90Test : public testing::TestWithParam<Setting> {
   }
   Bits run(const PackedSequences& of) const { return of.run(of.call(), stream_, of.queue()); }
 
-  // Compares some rows of each sequence, first and last among them.
+  // Compares some rows of each sequence, first and last among them. `valid`: keys that a mask
+  // leaves.
   static void expect_reference(const PackedSequences& of, const Lengths& lengths, int heads,
-                               const Bits& out) {
+                               const Bits& out, const Lengths& valid = {}) {
     const double unit = GetParam().type == RealType::f16 ? 1.0 / 1024 : 1.0 / 128;
     std::mt19937 random(3);
     for (int i = 0; i < of.count(); ++i) {
@@ -39,7 +40,10 @@ class FlashAttentionSm90Test : public testing::TestWithParam<Setting> {
                           : sample < 6 ? length - 1 - (sample - 3)
                                        : static_cast<int>(random() % static_cast<unsigned>(length));
         const int head = static_cast<int>(random() % static_cast<unsigned>(heads));
-        const std::vector<double> want = of.reference(i, query, head);
+        const std::vector<double> want =
+            of.reference(i, query, head,
+                         valid.empty() ? length : valid[static_cast<std::size_t>(i)])
+                .out;
         const auto token =
             static_cast<std::size_t>(of.cu_seqlens()[static_cast<std::size_t>(i)] + query);
         for (std::size_t d = 0; d < want.size(); ++d) {
@@ -99,6 +103,48 @@ TEST_P(FlashAttentionSm90Test, MatchesDoublePrecisionInLargeBatches) {
   EXPECT_EQ(difference(of, of.run(of.call(), stream_, nullptr), out), "");  // dealt out beforehand
 }
 
+// Keys grow with their position, so that the maximum of a row rises with nearly each block.
+TEST_P(FlashAttentionSm90Test, MatchesDoublePrecisionWhereTheMaximumRises) {
+  const Lengths lengths = {512, 300, 65, 1100};
+  PackedSequences of = sequences(lengths);
+  for (int token = 0; token < of.tokens(); ++token) {
+    const auto next = std::upper_bound(of.cu_seqlens().begin(), of.cu_seqlens().end(), token);
+    const float grown = static_cast<float>(token - *(next - 1)) * 0.02f;
+    for (std::size_t i = 0; i < of.width(); ++i) {
+      const std::size_t key = static_cast<std::size_t>(token) * of.row() + of.width() + i;
+      of.qkv()[key] = bits_of(float_of(of.qkv()[key], GetParam().type) * grown, GetParam().type);
+    }
+  }
+  of.upload();
+  expect_reference(of, lengths, 3, run(of));
+}
+
+// Masks of -infinity or of the lowest values, zero for the first keys: blocks that are excluded are
+// not loaded, and stages are filled again and again.
+TEST_P(FlashAttentionSm90Test, MasksMatchDoublePrecisionInLargeBatches) {
+  std::mt19937 random(6);
+  for (const auto& [count, length] : {std::pair{200, 450}, {150, 64}, {3, 2048}, {40, 1900}}) {
+    const Lengths lengths(static_cast<std::size_t>(count), length);
+    const PackedSequences of = sequences(lengths, 2);
+    Lengths valid;
+    std::vector<float> mask;
+    for (int i = 0; i < count; ++i) {
+      valid.push_back(1 + static_cast<std::int32_t>(random() % static_cast<unsigned>(length)));
+      const float out = i % 2 == 0 ? -INFINITY : -30000.0f;
+      for (int key = 0; key < length; ++key) mask.push_back(key < valid.back() ? 0 : out);
+    }
+    const device::DeviceBuffer on_mask = on_device(mask);
+    AttentionCall call = of.dense_call();
+    call.mask = on_mask.get();
+    call.has_mask = call.mask_is_f32 = true;
+    call.mask_batch = length, call.mask_key = 1;
+    ASSERT_TRUE(flash_attention_sm90_supports(call));
+    const Bits out = of.run(call, stream_, of.queue());
+    expect_reference(of, lengths, 2, out, valid);
+    EXPECT_EQ(difference(of, of.run(call, stream_, nullptr), out), "");
+  }
+}
+
 // A sequence alone is split among blocks; in a batch one block has it.
 TEST_P(FlashAttentionSm90Test, SequenceHasTheSameBitsInAnyBatch) {
   const Lengths lengths = {150, 512, 64, 333, 1, 700};
@@ -130,13 +176,66 @@ TEST_P(FlashAttentionSm90Test, SequenceWithNanHasNoEffectOnOthers) {
       ASSERT_TRUE(std::isnan(float_of(got[i], GetParam().type)));
 }
 
+TEST_P(FlashAttentionSm90Test, EveryKernelSavesTheLogOfTheSumOfExponentials) {
+  const Lengths lengths = {1, 64, 130, 0, 700};
+  const PackedSequences of = sequences(lengths);
+  const RealType type = GetParam().type;
+  const auto sm80 = type == RealType::f16 ? flash_attention_f16 : flash_attention_bf16;
+  type == RealType::f16 ? prepare_flash_attention_f16(GetParam().head_size)
+                        : prepare_flash_attention_bf16(GetParam().head_size);
+  const std::size_t count = static_cast<std::size_t>(of.tokens()) * 3;
+  const device::DeviceBuffer lse = on_device(std::vector<float>(count, NAN));
+  AttentionCall call = of.call();
+  call.lse = static_cast<float*>(lse.get());
+  const LaunchArgs args{.stream = stream_.get()};
+  const std::function<void()> kernels[] = {[&] { flash_attention_sm90(type, call, args); },
+                                           [&] { sm80(call, args); },
+                                           [&] { naive_attention(type, call, args); }};
+  for (const auto& run : kernels) {
+    device::check(cudaMemset(lse.get(), 0xff, count * sizeof(float)));
+    run();
+    stream_.wait();
+    std::vector<float> got(count);
+    device::check(cudaMemcpy(got.data(), lse.get(), count * sizeof(float), cudaMemcpyDeviceToHost));
+    for (int i = 0; i < of.count(); ++i)
+      for (int query = 0; query < lengths[static_cast<std::size_t>(i)]; query += 13)
+        for (int head = 0; head < 3; ++head) {
+          const int token = of.cu_seqlens()[static_cast<std::size_t>(i)] + query;
+          ASSERT_NEAR(static_cast<double>(got[static_cast<std::size_t>(token * 3 + head)]),
+                      of.reference(i, query, head).lse, 1e-4)
+              << "kernel " << &run - kernels << ", sequence " << i << ", query " << query;
+        }
+  }
+}
+
 TEST_P(FlashAttentionSm90Test, LiveCountsBoundTheWork) {
   const Lengths lengths = {100, 200, 300};
   const PackedSequences of = sequences(lengths, 2);
   AttentionCall bucket = of.call();
   bucket.batch = 1000, bucket.queries = bucket.keys = 512;
-  bucket.tokens = of.tokens();
   EXPECT_EQ(difference(of, of.run(bucket, stream_, of.queue()), run(of)), "");
+}
+
+// The first two sequences are live; the tokens behind them are not written.
+TEST_P(FlashAttentionSm90Test, TokensBehindTheLiveOnesAreNotWritten) {
+  const Lengths lengths = {100, 200, 300};
+  PackedSequences of = sequences(lengths, 2);
+  const Bits all = run(of);
+  of.set_live({.tokens = 300, .sequences = 2, .longest = 200});
+  const Bits some = run(of);
+  const auto end = static_cast<std::ptrdiff_t>(300 * of.width());
+  EXPECT_TRUE(std::equal(all.begin(), all.begin() + end, some.begin()));
+  EXPECT_TRUE(
+      std::all_of(some.begin() + end, some.end(), [](std::uint16_t x) { return x == 0xffff; }));
+}
+
+TEST_P(FlashAttentionSm90Test, EmptySequencesAlone) {
+  const PackedSequences of = sequences({5, 0, 0}, 2);
+  AttentionCall call = of.call();
+  const device::DeviceBuffer none = on_device(std::vector<std::int32_t>{0, 0, 0, 0});
+  call.cu_seqlens = static_cast<const std::int32_t*>(none.get());
+  const Bits out = of.run(call, stream_, of.queue());  // the five tokens belong to no sequence
+  EXPECT_THAT(out, testing::Each(testing::Eq(0)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, FlashAttentionSm90Test,

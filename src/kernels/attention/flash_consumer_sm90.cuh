@@ -18,7 +18,8 @@ class FlashConsumer {
   __device__ FlashConsumer(const AttentionCall& call, FlashBarriers<kHeadSize> barriers)
       : barriers_(barriers),
         out_base_(static_cast<T*>(call.out)),
-        out_stride_(call.heads * kHeadSize),
+        lse_(call.lse),
+        heads_(call.heads),
         scale_(call.scale * kLog2E) {}
 
   __device__ void run() {
@@ -54,7 +55,7 @@ class FlashConsumer {
   __device__ PipelineState compute_tile(const FlashItem& item, int first, bool is_first,
                                         bool releases) {
     PipelineState at = keys_;
-    begin(item.queries - first);
+    load_queries(item.queries - first);
     Scores s;
     unsigned weights[kKeys / 16][4];
     mbarrier_wait(barriers_.keys_full(at.index), at.phase);
@@ -77,7 +78,7 @@ class FlashConsumer {
       if (releases) mbarrier_arrive_warp(barriers_.keys_empty(at.index));
       at = next;
     }
-    finish(item, s, weights, at, is_first);
+    compute_last_block(item, s, weights, at, is_first);
     if (releases) mbarrier_arrive_warp(barriers_.keys_empty(at.index));
     store(item, first);
     at.next(Shared::kStages);
@@ -85,8 +86,9 @@ class FlashConsumer {
   }
 
   // The last block, which may have fewer keys.
-  __device__ void finish(const FlashItem& item, Scores& s, unsigned (&weights)[kKeys / 16][4],
-                         PipelineState at, bool is_first) {
+  __device__ void compute_last_block(const FlashItem& item, Scores& s,
+                                     unsigned (&weights)[kKeys / 16][4], PipelineState at,
+                                     bool is_first) {
     const int valid = item.keys - (kMasked ? key_block(at).first : (item.blocks - 1) * kKeys);
     if (!kMasked && valid < kKeys) hide_columns(s, valid);
     weigh(s, weights, at);
@@ -100,7 +102,7 @@ class FlashConsumer {
   }
 
   // Loads the tile's queries from shared memory; those behind the last become zeros.
-  __device__ void begin(int valid) {
+  __device__ void load_queries(int valid) {
     mbarrier_wait(barriers_.queries_full(warpgroup_), queries_phase_);
     queries_phase_ ^= 1;
     const unsigned from = shared_address(flash_memory()) + Shared::kQueriesAt +
@@ -157,7 +159,8 @@ class FlashConsumer {
   }
 
   // Values behind the last belong to another sequence, and may be NaN: 0 times NaN is NaN. Each
-  // warpgroup writes the same zeros.
+  // warpgroup clears them for itself: one that comes later writes zeros over the zeros that others
+  // may be reading.
   __device__ void clear_values(PipelineState at, int valid) const {
     unsigned char* const values =
         flash_memory() + static_cast<unsigned>(at.index) * Shared::kStageBytes + Shared::kTile;
@@ -263,7 +266,10 @@ class FlashConsumer {
       sum += __shfl_xor_sync(kAllLanes, sum, 2);
       const float inverse_sum = 1 / sum;
       const int row = first + warp_row_ + half * 8 + lane_ / 4;
-      T* const out = out_base_ + std::int64_t{item.q_row + row} * out_stride_ +
+      if (lse_ != nullptr && lane_ % 4 == 0 && row < item.queries)
+        lse_[std::int64_t{item.q_row + row} * heads_ + item.head] =
+            log_sum_exp(row_max_[half], sum);
+      T* const out = out_base_ + std::int64_t{item.q_row + row} * (heads_ * kHeadSize) +
                      item.head * kHeadSize + lane_ % 2 * 8 + lane_ % 4 / 2 * 4;
 #pragma unroll
       for (int d = 0; d < kHeadSize / 8; d += 2) {
@@ -283,7 +289,8 @@ class FlashConsumer {
 
   const FlashBarriers<kHeadSize> barriers_;
   T* const out_base_;
-  const int out_stride_;
+  float* const lse_;
+  const int heads_;
   const float scale_;
   const int lane_ = static_cast<int>(threadIdx.x) % 32;
   const int warpgroup_ = static_cast<int>(threadIdx.x) / 128;

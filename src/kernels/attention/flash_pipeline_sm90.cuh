@@ -23,25 +23,24 @@ __device__ inline unsigned char* flash_memory() {
   return memory;
 }
 
-// What the consumers compute together: tiles of the queries of one head of one sequence.
-struct FlashItem {
+// An item of work: tiles of the queries of one head of one sequence.
+struct alignas(32) FlashItem {
   int q_row;          // of the first query, among all tokens
   int queries, keys;  // from there on; of the sequence
   int blocks;         // of keys that are read
   int head;
   int tiles;            // 0: there is no more work
   int first_warpgroup;  // which computes the first tile; the next one computes the second
-  int unused;           // 32 bytes
 };
 
-// What a masked call says of a block of keys.
+// A block of keys of a masked call.
 struct KeyBlock {
   int first;  // key
   int mode;   // a MaskMode
 };
 
-// The threads of a block: warpgroups that compute, as many as have enough registers, and one with
-// the producer, which gives its registers away.
+// The threads of a block: as many warpgroups that compute as the registers suffice for, and one
+// with the producer, which gives its registers away.
 template <int kHeadSize>
 struct FlashThreads {
   static constexpr int kWarpgroups = kHeadSize == 32 ? 4 : 3;
@@ -87,9 +86,9 @@ struct FlashBarriers {
   __device__ void init() const {
     constexpr int kAll = Shared::kStages + kWarpgroups + kItemSlots;
     for (int i = 0; i < kAll; ++i) {
-      const bool of_one = i >= Shared::kStages && i < Shared::kStages + kWarpgroups;
+      const bool is_queries = i >= Shared::kStages && i < Shared::kStages + kWarpgroups;
       mbarrier_init(keys_full(i), 1);
-      mbarrier_init(keys_empty(i), of_one ? 4 : 4 * kWarpgroups);
+      mbarrier_init(keys_empty(i), is_queries ? 4 : 4 * kWarpgroups);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
@@ -98,15 +97,14 @@ struct FlashBarriers {
 // How the queries of a head of a sequence become items. All of them are one item, so that its keys
 // are loaded once, unless they do not fit or the blocks would not all have work: then an item has a
 // tile for each warpgroup.
-struct FlashParts {
+struct WorkPartition {
   int tiles;  // of an item
   int count;  // items of a head of a sequence
 
-  __device__ FlashParts(const AttentionCall& call, int stages, int warpgroups) {
-    const int queries = call.live != nullptr ? min(call.live->longest, call.queries) : call.queries;
-    const int keys = call.live != nullptr ? min(call.live->longest, call.keys) : call.keys;
-    const int all = max((queries + kTileRows - 1) / kTileRows, 1);
-    const bool fit = (keys + kKeys - 1) / kKeys <= stages;
+  // `call` is a live_call().
+  __device__ WorkPartition(const AttentionCall& call, int stages, int warpgroups) {
+    const int all = max((call.queries + kTileRows - 1) / kTileRows, 1);
+    const bool fit = (call.keys + kKeys - 1) / kKeys <= stages;
     const bool is_enough =
         static_cast<unsigned>(call.batch) * static_cast<unsigned>(call.heads) >= 2 * gridDim.x;
     tiles = fit && is_enough ? all : min(all, warpgroups);

@@ -14,10 +14,10 @@ class FlashProducer {
 
   __device__ FlashProducer(const FlashParams& p, const AttentionCall& call,
                            FlashBarriers<kHeadSize> barriers)
-      : p_(p), call_(call), barriers_(barriers), parts_(call, Shared::kStages, kWarpgroups) {}
+      : p_(p), call_(call), barriers_(barriers), partition_(call, Shared::kStages, kWarpgroups) {}
 
   __device__ void run() {
-    const unsigned count = static_cast<unsigned>(call_.batch * call_.heads * parts_.count);
+    const unsigned count = static_cast<unsigned>(call_.batch * call_.heads * partition_.count);
     for (unsigned item = blockIdx.x; item < count; item = next(item))
       produce(static_cast<int>(item));
     publish({});
@@ -38,13 +38,13 @@ class FlashProducer {
   }
 
   __device__ void produce(int index) {
-    const int part = index % parts_.count;
-    const int head = index / parts_.count % call_.heads,
-              sequence = index / parts_.count / call_.heads;
+    const int part = index % partition_.count;
+    const int head = index / partition_.count % call_.heads,
+              sequence = index / partition_.count / call_.heads;
     const SequenceRows rows = rows_of(call_, sequence);
-    const int first = part * parts_.tiles * kTileRows;
+    const int first = part * partition_.tiles * kTileRows;
     FlashItem item{.q_row = rows.q_row + first, .queries = rows.queries - first, .keys = rows.keys};
-    item.tiles = min((item.queries + kTileRows - 1) / kTileRows, parts_.tiles);
+    item.tiles = min((item.queries + kTileRows - 1) / kTileRows, partition_.tiles);
     if (item.tiles <= 0 || item.keys <= 0) return;
     const unsigned read = kMasked ? blocks_to_read(sequence, rows.keys) : 0;
     item.blocks = kMasked ? __popc(read) : (rows.keys + kKeys - 1) / kKeys;
@@ -63,8 +63,8 @@ class FlashProducer {
     items_.next(kItemSlots);
   }
 
-  // The first tiles before the keys: with more keys than stages, these become free only while the
-  // tiles are computed, and then there are no more tiles than warpgroups.
+  // The first tiles come before the keys: where there are more keys than stages, stages become free
+  // only while tiles are computed. An item then has no more tiles than there are warpgroups.
   __device__ void load(const FlashItem& item, int sequence, int k_row, unsigned read) {
     const int early = min(item.tiles, kWarpgroups);
     for (int i = 0; i < max(early, item.blocks); ++i) {
@@ -80,7 +80,7 @@ class FlashProducer {
 
   __device__ void load_queries(const FlashItem& item, int tile) {
     const int warpgroup = (item.first_warpgroup + tile) % kWarpgroups;
-    mbarrier_wait(barriers_.queries_empty(warpgroup), queries_phases_ >> warpgroup & 1 ^ 1);
+    mbarrier_wait(barriers_.queries_empty(warpgroup), ((queries_phases_ >> warpgroup) & 1) ^ 1);
     queries_phases_ ^= 1u << warpgroup;
     if (lane_ != 0) return;
     const unsigned full = barriers_.queries_full(warpgroup);
@@ -131,11 +131,12 @@ class FlashProducer {
   __device__ void write_mask(int sequence, int first, int keys) const {
     auto* const to =
         reinterpret_cast<float*>(flash_memory() + Shared::kMaskAt) + keys_.index * kKeys;
+    const float scale = call_.scale * kLog2E;
     bool is_zero = true;
 #pragma unroll
     for (int i = lane_; i < kKeys; i += 32) {
-      const float mask = mask_of(sequence, first + i, keys), least = -2e38f;
-      to[i] = mask == -INFINITY ? mask : fmaxf(mask / (call_.scale * kLog2E), least);
+      const float mask = mask_of(sequence, first + i, keys), min = -2e38f / max(1.0f, scale);
+      to[i] = mask > -INFINITY && mask / scale < min ? min : mask / scale;  // NaN propagates
       is_zero = is_zero && mask == 0;
     }
     is_zero = __all_sync(kAllLanes, is_zero) != 0;
@@ -148,7 +149,7 @@ class FlashProducer {
   const FlashParams& p_;
   const AttentionCall& call_;
   const FlashBarriers<kHeadSize> barriers_;
-  const FlashParts parts_;
+  const WorkPartition partition_;
   const int lane_ = static_cast<int>(threadIdx.x) % 32;
   PipelineState items_{}, keys_{};
   unsigned queries_phases_ = 0;  // a bit for each warpgroup

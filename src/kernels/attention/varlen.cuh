@@ -11,11 +11,14 @@
 
 namespace sluice::kernels::cuda {
 
-// The call with the real numbers of sequences and tokens.
+// The call with the real numbers of sequences and tokens. No sequence is taken for longer than the
+// longest, on which the kernels' partition of the work relies.
 __device__ inline AttentionCall live_call(AttentionCall call) {
   if (call.live == nullptr) return call;
   call.batch = min(call.batch, call.live->sequences);
   call.tokens = min(call.tokens, call.live->tokens);
+  call.queries = min(call.queries, call.live->longest);
+  call.keys = min(call.keys, call.live->longest);
   return call;
 }
 
@@ -48,6 +51,8 @@ __device__ AttentionCall sequence_call(AttentionCall call, int sequence) {
   call.v = static_cast<const T*>(call.v) + sequence * call.v_batch + row * call.v_row;
   const std::int64_t width = static_cast<std::int64_t>(call.heads) * call.head_size;
   call.out = static_cast<T*>(call.out) + sequence * call.out_batch + row * width;
+  if (call.lse != nullptr)
+    call.lse += (static_cast<std::int64_t>(sequence) * call.queries + row) * call.heads;
   return call;
 }
 

@@ -1,4 +1,4 @@
-// What GPU tests and benchmarks of single kernels share: arrays of 16-bit floats on the device, and
+// GPU tests and benchmarks of single kernels share this: arrays of 16-bit floats on the device, and
 // CUDA graphs that are timed.
 #pragma once
 
@@ -99,7 +99,8 @@ struct CapturedGraph {
   cudaGraphExec_t exec = nullptr;
 };
 
-// Times `calls` calls of enqueue(i) as one CUDA graph: the median of the runs, less the first.
+// Times `calls` calls of enqueue(i) as one CUDA graph. The median of the runs leaves out the first,
+// which warms up.
 class TimedGraph {
  public:
   TimedGraph(std::string name, const device::Stream& stream, int calls,
@@ -126,7 +127,7 @@ class TimedGraph {
     device::check(cudaEventElapsedTime(&ms, begin_, end_));
     us_.push_back(ms * 1000 / static_cast<float>(calls_));
   }
-  double us() const {  // of a call
+  double us() const {  // of a call; after a run()
     std::vector<float> sorted(us_.begin() + (us_.size() > 1), us_.end());
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
     std::nth_element(sorted.begin(), middle, sorted.end());

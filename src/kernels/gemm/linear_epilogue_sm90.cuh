@@ -132,6 +132,7 @@ class LinearEpilogue {
     for (unsigned i = 0; i < S::kStripRows; i += kRowsAtOnce, at += kRowsAtOnce * p_.n) {
       if (to_row + static_cast<int>(i) >= live_) break;
       uint4 eight = *chunk_of(from, row + i, chunk);
+      keep_pre_activation(eight, at);
       if constexpr (kActivation != Activation::none) finish<kActivation>(eight, {});
       *reinterpret_cast<uint4*>(static_cast<T*>(p_.y) + at) = eight;
     }
@@ -152,12 +153,17 @@ class LinearEpilogue {
     for (unsigned i = 0; i < kPieces; ++i) {
       if (to_row + static_cast<int>(i * kRowsAtOnce) >= live_) break;
       uint4 eight = *chunk_of(from, row + i * kRowsAtOnce, chunk);
+      keep_pre_activation(eight, at + std::int64_t{i} * kRowsAtOnce * p_.n);
       finish<kActivation>(eight, residual[i]);
       *reinterpret_cast<uint4*>(static_cast<T*>(p_.y) + at + std::int64_t{i} * kRowsAtOnce * p_.n) =
           eight;
     }
   }
 
+  __device__ void keep_pre_activation(const uint4& eight, std::int64_t at) const {
+    if (p_.pre_activation != nullptr)
+      *reinterpret_cast<uint4*>(static_cast<T*>(p_.pre_activation) + at) = eight;
+  }
   __device__ static const uint4* chunk_of(const unsigned char* from, unsigned row, unsigned chunk) {
     return reinterpret_cast<const uint4*>(from + row * S::kStripBytes + swizzled(row, chunk) * 16);
   }

@@ -66,7 +66,7 @@ struct LinearBarriers {
 struct LinearParams {
   CUtensorMap x, weight;
   const void *bias, *residual;
-  void* y;
+  void *pre_activation, *y;
   Activation activation;
   const std::int32_t* live_rows;
   int rows, n;

@@ -173,6 +173,7 @@ LinearParams params_of(const LinearCall& call) {
   const std::int64_t x_bytes = std::int64_t{call.k} * 2;
   LinearParams p{.bias = call.bias,
                  .residual = call.residual,
+                 .pre_activation = call.pre_activation,
                  .y = call.y,
                  .activation = call.activation,
                  .live_rows = call.live_rows,

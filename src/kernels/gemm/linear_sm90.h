@@ -24,6 +24,8 @@ struct LinearCall {
   const void* weight = nullptr;  // packed by enqueue_pack_linear_weights()
   const void* bias = nullptr;    // n values; null: none
   Activation activation = Activation::none;
+  void* pre_activation =
+      nullptr;  // [rows, n]: what is activated, for the backward pass; null: none
   const void* residual = nullptr;  // null: none; may be y
   void* y = nullptr;
   std::int64_t rows = 0;

@@ -272,6 +272,26 @@ TEST_P(LinearRows, GivesARowTheSameBitsAnywhere) {
     }
 }
 
+// What is activated is what the same layer without activation and residual gives.
+TEST_P(LinearRows, KeepsThePreActivation) {
+  const Layer layer(GetParam());
+  LinearCall plain = layer.call(kLinearTiles[0]);
+  plain.activation = Activation::none, plain.residual = nullptr;
+  const Bits wanted = layer.run(plain), result = layer.run(layer.call(kLinearTiles[0]));
+  const device::DeviceBuffer kept = device::device_buffer(wanted.size() * 2);
+  for (LinearTile tile : kLinearTiles) {
+    device::check(cudaMemset(kept.get(), 0xff, wanted.size() * 2));
+    LinearCall call = layer.call(tile);
+    call.pre_activation = kept.get();
+    EXPECT_EQ(difference(layer.run(call), 0, result, 0, GetParam().rows, GetParam().n), "")
+        << to_string(tile);
+    Bits found(wanted.size());
+    device::check(cudaMemcpy(found.data(), kept.get(), found.size() * 2, cudaMemcpyDeviceToHost));
+    EXPECT_EQ(difference(found, 0, wanted, 0, GetParam().rows, GetParam().n), "")
+        << to_string(tile);
+  }
+}
+
 TEST_P(LinearRows, MayReplaceTheResidual) {
   Layer layer(GetParam());
   if (!GetParam().residual) GTEST_SKIP() << "has no residual";

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kWarps * 32)
   const float by = reciprocal_sqrt(warp_sum(own.centre(mean)) / count + call.epsilon);
   own.store(call, row * own.packs, by);
   if (own.lane == 0 && call.mean != nullptr) call.mean[row] = mean;
-  if (own.lane == 0 && call.inverse != nullptr) call.inverse[row] = by;
+  if (own.lane == 0 && call.rstd != nullptr) call.rstd[row] = by;
 }
 
 // One block for each row.
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kBlock)
       static_cast<unsigned char*>(call.quantized.to)[first + i] = quantize(wide(y));
   }
   if (threadIdx.x == 0 && call.mean != nullptr) call.mean[row] = mean;
-  if (threadIdx.x == 0 && call.inverse != nullptr) call.inverse[row] = by;
+  if (threadIdx.x == 0 && call.rstd != nullptr) call.rstd[row] = by;
 }
 
 template <class T>

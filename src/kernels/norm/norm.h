@@ -22,7 +22,7 @@ struct QuantOutput {
 struct LayerNormCall {
   const void *x, *residual, *scale, *bias;  // residual and bias may be null
   void* out;
-  float *mean, *inverse;  // mean and 1 / standard deviation of each row, or null
+  float *mean, *rstd;  // mean and 1 / standard deviation of each row, or null
   QuantOutput quantized;
   std::int64_t rows, n;
   std::int64_t period = 1, each = 0, pixels = 1;

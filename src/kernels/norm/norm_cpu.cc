@@ -108,15 +108,19 @@ HWY_INLINE void softmax_row(const float* x, float* y, std::size_t n) {
 }
 
 // Limit: three passes over each row, which stays in the L1 cache.
-void norm_rows(const float* x, const float* residual, const float* scale, const float* bias,
-               float* y, std::size_t rows, std::size_t n, float epsilon) {
+void norm_rows_of(const NormRows& call) {
+  const std::size_t n = call.n;
   const V per = hn::Set(kFloats, 1.0f / static_cast<float>(n));
-  for (std::size_t i = 0; i < rows; ++i, x += n, y += n) {
-    const V mean = hn::Mul(per, sum_of(n, AddRow{x, residual, y}));
+  for (std::size_t i = 0; i < call.rows; ++i) {
+    const float* const residual = call.residual != nullptr ? call.residual + i * n : nullptr;
+    float* const y = call.y + i * n;
+    const V mean = hn::Mul(per, sum_of(n, AddRow{call.x + i * n, residual, y}));
     const V variance = hn::Mul(per, sum_of(n, SquaredDeviation{y, mean}));
-    const V off = hn::Sqrt(hn::Add(variance, hn::Set(kFloats, epsilon)));
-    each_vector(n, ScaleRow{scale, bias, y, mean, hn::Div(hn::Set(kFloats, 1.0f), off)});
-    if (residual != nullptr) residual += n;
+    const V off = hn::Sqrt(hn::Add(variance, hn::Set(kFloats, call.epsilon)));
+    const V rstd = hn::Div(hn::Set(kFloats, 1.0f), off);
+    each_vector(n, ScaleRow{call.scale, call.bias, y, mean, rstd});
+    if (call.mean != nullptr) call.mean[i] = hn::GetLane(mean);
+    if (call.rstd != nullptr) call.rstd[i] = hn::GetLane(rstd);
   }
 }
 
@@ -131,15 +135,12 @@ HWY_AFTER_NAMESPACE();
 namespace sluice::kernels::cpu {
 namespace {
 
-HWY_EXPORT(norm_rows);
+HWY_EXPORT(norm_rows_of);
 HWY_EXPORT(softmax_rows);
 
 }  // namespace
 
-void norm_rows(const float* x, const float* residual, const float* scale, const float* bias,
-               float* y, std::size_t rows, std::size_t n, float epsilon) {
-  HWY_DYNAMIC_DISPATCH(norm_rows)(x, residual, scale, bias, y, rows, n, epsilon);
-}
+void norm_rows(const NormRows& call) { HWY_DYNAMIC_DISPATCH(norm_rows_of)(call); }
 
 void softmax_rows(const float* x, float* y, std::size_t rows, std::size_t n) {
   HWY_DYNAMIC_DISPATCH(softmax_rows)(x, y, rows, n);

@@ -94,4 +94,9 @@ __device__ inline float exp2_approx(float x) {
   return y;
 }
 
+// The log of sum * 2^row_max, for the row maximum and sum of an online softmax in base 2.
+__device__ inline float log_sum_exp(float row_max, float sum) {
+  return (row_max + log2f(sum)) * 0.693147180559945309f;
+}
+
 }  // namespace sluice::kernels::cuda

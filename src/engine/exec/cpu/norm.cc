@@ -35,8 +35,14 @@ class NormKernel final : public Kernel {
     auto* const y = static_cast<float*>(args.outputs[0]);
     workers_.each(rows_, rows_at_once(n_), [&](std::size_t begin, std::size_t end) {
       const std::size_t at = begin * n_;
-      norm_rows(x + at, residual != nullptr ? residual + at : nullptr, floats(args, inputs_.scale),
-                floats(args, inputs_.bias), y + at, end - begin, n_, epsilon_);
+      norm_rows({.x = x + at,
+                 .residual = residual != nullptr ? residual + at : nullptr,
+                 .scale = floats(args, inputs_.scale),
+                 .bias = floats(args, inputs_.bias),
+                 .y = y + at,
+                 .rows = end - begin,
+                 .n = n_,
+                 .epsilon = epsilon_});
     });
   }
   std::string_view name() const override {

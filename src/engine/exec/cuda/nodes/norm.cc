@@ -28,7 +28,7 @@ std::unique_ptr<Kernel> make_layer_norm(std::string name, const NodeView& view,
       now.quantized.to = output(1);
     } else {
       now.mean = output(1);
-      now.inverse = output(2);
+      now.rstd = output(2);
     }
     layer_norm(type, now, args);
   });
