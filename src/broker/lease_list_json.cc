@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 #include "broker/lease_response_json.h"
-#include "broker/ledger/place.h"
+#include "broker/ledger/placement.h"
 
 namespace sluice::broker {
 

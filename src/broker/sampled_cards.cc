@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "broker/ledger/place.h"
+#include "broker/ledger/placement.h"
 
 namespace sluice::broker {
 

@@ -17,7 +17,7 @@
 
 #include "broker/ledger/change.h"
 #include "broker/ledger/lease_table.h"
-#include "broker/ledger/place.h"
+#include "broker/ledger/placement.h"
 #include "broker/ledger/policy.h"
 
 namespace sluice::broker {

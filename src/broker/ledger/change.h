@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "broker/lease/lease.h"
-#include "broker/ledger/place.h"
+#include "broker/ledger/placement.h"
 
 namespace sluice::broker {
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "broker/lease/idempotency.h"
-#include "broker/ledger/place.h"
+#include "broker/ledger/placement.h"
 
 namespace sluice::broker {
 

@@ -23,7 +23,7 @@
 #include "broker/lease/card.h"
 #include "broker/lease/lease.h"
 #include "broker/ledger/change.h"
-#include "broker/ledger/place.h"
+#include "broker/ledger/placement.h"
 #include "broker/ledger/policy.h"
 
 namespace sluice::broker {

@@ -13,7 +13,7 @@
 #include "kernels/attention/flash_attention_sm90.h"
 #include "kernels/attention/flash_consumer_sm90.cuh"
 #include "kernels/attention/flash_producer_sm90.cuh"
-#include "kernels/common/dependent_launch.cuh"
+#include "kernels/common/launch_dependent.cuh"
 #include "kernels/ptx/dependent_launch.cuh"
 #include "kernels/ptx/tensor_map.h"
 #include "kernels/ptx/wgmma.cuh"

@@ -13,7 +13,7 @@
 // two blocks that share W by multicast were slower throughout (1.2 to 1.9 times): their blocks wait
 // for each other.
 #include "base/error.h"
-#include "kernels/common/dependent_launch.cuh"
+#include "kernels/common/launch_dependent.cuh"
 #include "kernels/gemm/linear_epilogue_sm90.cuh"
 #include "kernels/gemm/linear_sm90.h"
 #include "kernels/gemm/pack_weights.h"

@@ -10,7 +10,7 @@
 
 #include "compute/workers.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/gemm/gemm_tile.h"
+#include "kernels/gemm/tile_cpu.h"
 #include "tensor/tensor.h"
 
 namespace sluice::kernels::cpu {

@@ -7,7 +7,7 @@
 #include "device/cuda/device_scope.h"
 #include "engine/exec/cuda/compiled_graph.h"
 #include "engine/exec/cuda/context/cuda_graph.h"
-#include "engine/exec/cuda/context/lane.h"
+#include "engine/exec/cuda/context/stream_slot.h"
 #include "engine/exec/cuda/context/timer.h"
 #include "kernels/data_movement/packed_inputs.h"
 #include "tensor/byte_size.h"

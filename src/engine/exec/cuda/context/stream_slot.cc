@@ -1,4 +1,4 @@
-#include "engine/exec/cuda/context/lane.h"
+#include "engine/exec/cuda/context/stream_slot.h"
 
 #include <chrono>
 #include <utility>

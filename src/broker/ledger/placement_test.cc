@@ -1,4 +1,4 @@
-#include "broker/ledger/place.h"
+#include "broker/ledger/placement.h"
 
 #include "broker/ledger/ledger_for_tests.h"
 

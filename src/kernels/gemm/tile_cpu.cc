@@ -1,5 +1,5 @@
 // Compiled for several instruction sets; dispatched at run time.
-#include "kernels/gemm/gemm_tile.h"
+#include "kernels/gemm/tile_cpu.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "kernels/common/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/gemm/gemm_tile.cc"
+#define HWY_TARGET_INCLUDE "kernels/gemm/tile_cpu.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
