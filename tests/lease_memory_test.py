@@ -95,7 +95,7 @@ class Models(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.model = self.path("product.onnx")
+        self.model = self.path("matmul.onnx")
         with open(self.model, "wb") as f:
             f.write(onnx.model(
                 [onnx.node("MatMul", ["x", "w"], ["a"]), onnx.node("Relu", ["a"], ["y"])],
@@ -112,12 +112,12 @@ class Models(unittest.TestCase):
         return done.stdout
 
     def test_the_batch_follows_the_models_plan_until_there_are_reports(self):
-        plan = self.path("product.plan")
+        plan = self.path("matmul.plan")
         self.sluice("compile", self.model, "--batch", "1,64", "-o", plan)
-        with LeaseServer(config=f'[broker]\nplans = {{ product = "{plan}", gone = "/x.plan" }}\n'
+        with LeaseServer(config=f'[broker]\nplans = {{ matmul = "{plan}", gone = "/x.plan" }}\n'
                          ) as server:
             def ask():
-                return server.request(memory_gb=0.125, model_type="product")
+                return server.request(memory_gb=0.125, model_type="matmul")
 
             lease = ask()
             self.assertIn("its compiled plan takes", lease["batch_reason"])

@@ -37,7 +37,7 @@ class Quantize(unittest.TestCase):
         return done.stdout if code == 0 else done.stderr
 
     def model(self):
-        """A convolution, an activation, a mean and a product: [batch, 3, 8, 8] to [batch, 10]."""
+        """A convolution, an activation, a mean and a MatMul: [batch, 3, 8, 8] to [batch, 10]."""
         def weights(name, shape):
             values = self.random.normal(size=shape) / np.sqrt(np.prod(shape[1:]))
             return onnx.floats(name, list(shape), values.astype(np.float32).ravel().tolist())

@@ -31,7 +31,7 @@ class BrokerCore {
   BrokerCore(const BrokerCore&) = delete;
   BrokerCore& operator=(const BrokerCore&) = delete;
 
-  // What the store has of before; first of all. Throws as Store::load().
+  // Restores what the store has from before; called first of all. Throws as Store::load().
   void restore(const Moment& at);
   void reload(const BrokerConfig& config, const device::GpuConfig& gpu);
 

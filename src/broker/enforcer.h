@@ -41,8 +41,8 @@ class Enforcer {
   // What LimitSetter is to do, once.
   bool has_work() const noexcept { return !to_limit_.empty() || !to_lift_.empty(); }
   LimitWork take_work();
-  // What has become of it. One that ended meanwhile, or whose process took another lease, is
-  // lifted again with the next work.
+  // Takes the result of a limit that was set. If the lease ended meanwhile, or its process took
+  // another, the limit is lifted again with the next work.
   void limited(LeaseId id, Instant now);
   std::vector<LimitJob> standing() const;  // to be checked
   void checked(LeaseId id, bool stands, Instant now);

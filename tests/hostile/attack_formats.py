@@ -107,7 +107,7 @@ def array(shape, data):
 
 
 class FilesInUse(FileCase):
-    SIDE, PRODUCTS = 1024, 40  # a second of work before the weights are used
+    SIDE, MATMULS = 1024, 40  # a second of work before the weights are used
 
     def wait_for_use(self, process, file):
         """Until the process has the file mapped or open."""
@@ -125,10 +125,10 @@ class FilesInUse(FileCase):
         side, count = self.SIDE, self.SIDE ** 2
         ones = floats_of(1, count)
         weights, out = self.folder / "weights", self.folder / "y.npy"
-        products = [onnx.node("MatMul", [f"a{i}" if i else "x", "x"], [f"a{i + 1}"])
-                    for i in range(self.PRODUCTS)]
+        matmuls = [onnx.node("MatMul", [f"a{i}" if i else "x", "x"], [f"a{i + 1}"])
+                    for i in range(self.MATMULS)]
         model = self.write("model.onnx", onnx.model(
-            [*products, onnx.node("Add", [f"a{self.PRODUCTS}", "w"], ["y"])],
+            [*matmuls, onnx.node("Add", [f"a{self.MATMULS}", "w"], ["y"])],
             [onnx.value("x", "float32", [side, side])], [onnx.value("y", "float32", [side, side])],
             [external("w", [side, side], "weights")]))
         zeros = self.write("x.npy", array(f"({side}, {side})", bytes(4 * count)))
@@ -174,7 +174,7 @@ class Plans(FileCase):
                 os.utime(weights, (1e9, 1e9))
                 self.assertTrue(self.results(model, count) == floats_of(value, count), name)
 
-    def product(self):
+    def matmul(self):
         weights = onnx.floats("w", [64, 48], [i % 7 - 3.0 for i in range(64 * 48)])
         return self.write("model.onnx", onnx.model(
             [onnx.node("MatMul", ["x", "w"], ["y"])], [onnx.value("x", "float32", [4, 64])],
@@ -188,14 +188,14 @@ class Plans(FileCase):
 
     def test_damaged_plans_are_refused_by_name(self):
         plan = self.folder / "model.plan"
-        self.sluice("compile", self.product(), "-o", plan)
+        self.sluice("compile", self.matmul(), "-o", plan)
         for bad in self.damaged(plan.read_bytes()):
             plan.write_bytes(bad)
             said = self.sluice("run", plan, "--no-plans", code=2)
             self.assertIn(f"{plan}: it is ", said)
 
     def test_damaged_plans_of_the_cache_are_compiled_again(self):
-        model, plans, out = self.product(), self.folder / "plans", self.folder / "y.npy"
+        model, plans, out = self.matmul(), self.folder / "plans", self.folder / "y.npy"
         ones = self.write("x.npy", array("(4, 64)", floats_of(1, 4 * 64)))
         run = ("run", model, "--plans", plans, "--input", f"x={ones}", "--output", f"y={out}",
                "--json")

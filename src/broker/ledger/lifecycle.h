@@ -25,9 +25,9 @@ class Lifecycle {
         accounts_(accounts),
         scheduler_(scheduler) {}
 
-  // Of a lease that was granted at once, or is restored: the caller adds its parts.
+  // Enters a lease that was granted at once, or is restored: the caller adds its parts.
   Entry& enter(Lease&& lease, Instant now);
-  // Of one that waits, or is on the CPU.
+  // Enters a lease that waits, or is on the CPU.
   Entry& enter_queue(Lease&& lease, Instant now);
   // One that is held drains until samples confirm the return; any other is over at once.
   void end(Entry& entry, EndReason ending, std::string reason, Instant now, Changes& changes);

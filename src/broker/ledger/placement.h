@@ -37,7 +37,7 @@ struct Choice {
 // As much of `bytes` as can be had down to min_bytes, the same on each GPU. Of the GPUs that have
 // that much, preferred in this order:
 //   1. with `linked`, a set in which all reach each other by NVLink; the search for one gives up
-//      after 20,000 steps
+//      after 20,000 steps, and without such a set the next rules choose
 //   2. those of the node `numa_node`
 //   3. by `placement`: where the least (best fit) or the most (spread) is free
 //   4. the lower bus, so that the response is the same every time.

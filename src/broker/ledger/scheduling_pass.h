@@ -14,7 +14,7 @@ namespace sluice::broker {
 
 class SchedulingPass {
  public:
-  // What requests claim that others were asked to yield to is kept from the beginning.
+  // Capacity is reserved from the beginning for requests that others were asked to yield to.
   SchedulingPass(CardTable& cards, const Reservations& reservations, const WaitQueue& queue,
                  const Policy& policy, Instant now);
   Instant now() const noexcept { return now_; }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/sanitized_for_tests.h"
 #include "base/sqlite/sqlite.h"
 #include "broker/broker_for_tests.h"
 #include "broker/store/store_mark.h"
@@ -475,8 +476,9 @@ TEST_F(StoreTest, TheLogStartsOverWhileTheTimelineIsReadWithoutPause) {
     write(store, {lease(++id, State::ended)});
     largest = std::max(largest, log_size());
   }
-  // Each write adds two pages; a log that never starts over has all of them.
-  EXPECT_LE(largest, id * 8192 / 4);
+  // Each write adds two pages; a log that never starts over has all of them. It may have to wait
+  // for a pause of the readers, which are slow under a sanitizer.
+  EXPECT_LE(largest, id * 8192 / 4 * (kSanitized ? 3 : 1));
 }
 
 TEST(StoreInMemory, WorksTheSameAndLeavesNothing) {

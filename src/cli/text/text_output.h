@@ -25,7 +25,7 @@ class TextOutput {
 };
 
 std::unique_ptr<TextOutput> output_to(std::ostream& out);
-// What is no regular file, such as a pipe or /dev/null: written as it is.
+// Writes to a pipe, to /dev/null or to another file that is not regular, as it is.
 std::unique_ptr<TextOutput> output_to_special(const std::string& file);
 // See ResumableFile for `key`.
 std::unique_ptr<TextOutput> output_to_file(const std::string& file, const TextOutput::Json& key);

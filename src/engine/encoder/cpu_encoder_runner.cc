@@ -44,7 +44,7 @@ class ProgramCache {
 
 // ---- inputs ---------------------------------------------------------------------------------
 
-Tensor offsets(const PackedTokens& tokens, const Chunk& chunk) {
+Tensor cu_seqlens_of(const PackedTokens& tokens, const Chunk& chunk) {
   Tensor cu_seqlens(DType::i32, {static_cast<std::int64_t>(chunk.sequences.size()) + 1});
   std::int32_t at = 0;
   auto to = cu_seqlens.values<std::int32_t>().begin();
@@ -128,7 +128,7 @@ std::vector<Tensor> CpuEncoderRunner::inputs(const PackedTokens& tokens, const C
   std::vector<Tensor> made;
   for (std::size_t i = 0; i < graph_.inputs().size(); ++i) {
     if (graph_.inputs()[i] == PackedGraph::Input::cu_seqlens) {
-      made.push_back(offsets(tokens, chunk));
+      made.push_back(cu_seqlens_of(tokens, chunk));
       continue;
     }
     made.emplace_back(graph_.input_type(i), Shape{1, count});

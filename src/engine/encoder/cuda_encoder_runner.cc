@@ -38,9 +38,9 @@ BucketGraph::Input input_of(PackedGraph::Input input) {
 class Buckets : public std::enable_shared_from_this<Buckets> {
  public:
   Buckets(const Graph& model, const EncoderOptions& options, compute::Workers& workers,
-          const GpuLanes& gpu)
+          const GpuSlots& gpu)
       : graph(model, options, workers, Backend::cuda),
-        lanes_(gpu.lanes),
+        slots_(gpu.slots),
         builder_(gpu.builder),
         host_(std::make_shared<cpu::Context>(workers)) {
     if (graph.max_length() > kMaxBucketTokens)
@@ -69,7 +69,7 @@ class Buckets : public std::enable_shared_from_this<Buckets> {
   Ready build(std::int64_t bucket) const;
 
   const std::vector<std::int64_t> sizes_ = token_buckets();
-  const std::shared_ptr<cuda::LanePool> lanes_;
+  const std::shared_ptr<cuda::StreamSlotPool> slots_;
   const std::weak_ptr<compute::Executor> builder_;  // it may run the last reference to this
   const std::shared_ptr<cpu::Context> host_;
   mutable Mutex mutex_;
@@ -94,7 +94,7 @@ Ready Buckets::build(std::int64_t bucket) const {
                    .output = graph.pooled() ? kernels::RowsOf::sequences : kernels::RowsOf::tokens,
                    .width = graph.width()};
   for (const PackedGraph::Input input : graph.inputs()) made.inputs.push_back(input_of(input));
-  Ready program = make_bucket_program(std::move(made), lanes_, host_);
+  Ready program = make_bucket_program(std::move(made), slots_, host_);
   program->prepare();
   return program;
 }
@@ -137,7 +137,7 @@ bool Buckets::begin(std::int64_t bucket) {
   return true;
 }
 
-// What lacked memory is tried again later.
+// A bucket that lacked memory is tried again later.
 void Buckets::end(std::int64_t bucket, Ready made, const std::exception_ptr& error) {
   constexpr std::chrono::seconds kPause(10);
   const Lock lock(mutex_);
@@ -234,7 +234,7 @@ void write_batch(const PackedTokens& tokens, std::span<const std::size_t> sequen
 class CudaEncoderRunner final : public EncoderRunner {
  public:
   CudaEncoderRunner(const Graph& model, const EncoderOptions& options, compute::Workers& workers,
-                    const GpuLanes& gpu)
+                    const GpuSlots& gpu)
       : gpu_(gpu), buckets_(std::make_shared<Buckets>(model, options, workers, gpu)) {
     buckets_->build_first();
   }
@@ -254,7 +254,7 @@ class CudaEncoderRunner final : public EncoderRunner {
   };
   Running start(const PackedTokens& tokens, const Batch& batch, bool may_wait) const;
 
-  const GpuLanes gpu_;
+  const GpuSlots gpu_;
   const std::shared_ptr<Buckets> buckets_;
 };
 
@@ -268,7 +268,7 @@ CudaEncoderRunner::Running CudaEncoderRunner::start(const PackedTokens& tokens, 
   return made;
 }
 
-// While a batch computes, the next is written and copied on another lane, if one is free.
+// While a batch computes, the next is written and copied on another slot, if one is free.
 std::vector<SequenceError> CudaEncoderRunner::run(const PackedTokens& tokens,
                                                   std::span<const std::size_t> sequences,
                                                   std::span<float> out) const {
@@ -313,7 +313,7 @@ std::vector<KernelTime> CudaEncoderRunner::profile(const PackedTokens& tokens,
 std::unique_ptr<EncoderRunner> make_cuda_encoder_runner(const Graph& model,
                                                         const EncoderOptions& options,
                                                         compute::Workers& workers,
-                                                        const GpuLanes& gpu) {
+                                                        const GpuSlots& gpu) {
   return std::make_unique<CudaEncoderRunner>(model, options, workers, gpu);
 }
 

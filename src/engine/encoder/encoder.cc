@@ -17,18 +17,18 @@ struct EncoderDevice::Impl {
   Impl(std::shared_ptr<cuda::Context> context, compute::Workers& on,
        const compute::ExecutorOptions& options)
       : workers(on),
-        gpu{make_cuda_lanes(std::move(context), std::max<std::size_t>(1, options.threads)),
+        gpu{make_cuda_slots(std::move(context), std::max<std::size_t>(1, options.threads)),
             std::make_shared<compute::Executor>()},
         executor(options) {}
 
   std::unique_ptr<EncoderRunner> runner(const Graph& model, const EncoderOptions& options) const {
-    if (gpu.lanes) return make_cuda_encoder_runner(model, options, workers, gpu);
+    if (gpu.slots) return make_cuda_encoder_runner(model, options, workers, gpu);
     return make_cpu_encoder_runner(model, options, workers, arenas);
   }
 
   compute::Workers& workers;
   const std::shared_ptr<cpu::ArenaPool> arenas = std::make_shared<cpu::ArenaPool>();
-  const GpuLanes gpu{};
+  const GpuSlots gpu{};
   compute::Executor executor;  // ends first: its calls use the rest
 };
 
@@ -78,10 +78,10 @@ EncoderDevice::~EncoderDevice() = default;
 compute::Workers& EncoderDevice::workers() const noexcept { return impl_->workers; }
 compute::ExecutorCounts EncoderDevice::counts() const { return impl_->executor.counts(); }
 std::size_t EncoderDevice::arena_bytes() const {
-  return impl_->gpu.lanes ? free_lane_bytes(*impl_->gpu.lanes) : impl_->arenas->free_bytes();
+  return impl_->gpu.slots ? free_slot_bytes(*impl_->gpu.slots) : impl_->arenas->free_bytes();
 }
 std::size_t EncoderDevice::trim() noexcept {
-  return impl_->gpu.lanes ? trim_lanes(*impl_->gpu.lanes) : impl_->arenas->trim();
+  return impl_->gpu.slots ? trim_slots(*impl_->gpu.slots) : impl_->arenas->trim();
 }
 
 Encoder::Encoder(const Graph& model, EncoderDevice& device, const EncoderOptions& options)

@@ -190,7 +190,7 @@ TEST_P(EncoderGpuTest, BadTextsGetErrorsAndTheOthersVectors) {
         0);
 }
 
-// Lanes are taken in turn: while one model is full of large batches, a text for another waits for
+// Slots are taken in turn: while one model is full of large batches, a text for another waits for
 // few of them.
 TEST_P(EncoderGpuTest, ATextIsNotStarvedByLargeBatchesOfAnotherModel) {
   using std::chrono::steady_clock;

@@ -15,7 +15,7 @@
 namespace sluice::engine {
 
 namespace cuda {
-class LanePool;
+class StreamSlotPool;
 }
 
 // Safe to run from several threads at once.
@@ -48,15 +48,15 @@ std::unique_ptr<EncoderRunner> make_cpu_encoder_runner(const Graph& model,
                                                        std::shared_ptr<cpu::ArenaPool> arenas);
 
 // What the encoders on one GPU share; `builder` compiles their buckets in the background.
-struct GpuLanes {
-  std::shared_ptr<cuda::LanePool> lanes;
+struct GpuSlots {
+  std::shared_ptr<cuda::StreamSlotPool> slots;
   std::shared_ptr<compute::Executor> builder;
 };
 // Throws unavailable if the model has operators without a CUDA kernel, or the build has no CUDA.
 std::unique_ptr<EncoderRunner> make_cuda_encoder_runner(const Graph& model,
                                                         const EncoderOptions& options,
                                                         compute::Workers& workers,
-                                                        const GpuLanes& gpu);
+                                                        const GpuSlots& gpu);
 
 // Copies `rows`, those of `sequences` one after the other, to where they belong in `out`, but those
 // that are not finite.

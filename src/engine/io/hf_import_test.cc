@@ -20,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kWords = 30, kPlaces = 16, kHidden = 8, kHeads = 2, kInner = 12, kLayers = 2;
+constexpr std::int64_t kWords = 30, kPositions = 16, kHidden = 8, kHeads = 2, kInner = 12,
+                       kLayers = 2;
 constexpr std::int64_t kBatch = 2, kLength = 5;
 
 using Weights = std::map<std::string, Tensor>;
@@ -71,7 +72,7 @@ Weights random_weights(const Names& names, std::int64_t types, bool pooler) {
     weights[names.prefix + "embeddings." + name + ".weight"] = random.tensor({rows, kHidden});
   };
   table("word_embeddings", kWords);
-  table("position_embeddings", kPlaces);
+  table("position_embeddings", kPositions);
   if (types > 0) table("token_type_embeddings", types);
   norm("embeddings.LayerNorm");
   for (std::int64_t i = 0; i < kLayers; ++i) {

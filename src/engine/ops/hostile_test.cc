@@ -20,12 +20,12 @@ constexpr std::size_t kMegabyte = 1 << 20;
 
 TEST(HostileOperatorsTest, OverflowingSequenceLengthsAreRejected) {
   const Tensor q = varied({1, 1, 8});
-  for (const auto& offsets : std::vector<std::vector<std::int64_t>>{
+  for (const auto& cu_seqlens : std::vector<std::vector<std::int64_t>>{
            {kLargest, -kLargest - 1}, {-1, 0}, {1, 0}, {0, 2}, {2, 2}})
     EXPECT_THAT(OneOp("Attention", 1, "sluice")
                     .set("heads", std::int64_t{1})
                     .set("max_seqlen", std::int64_t{1000})
-                    .refusal({q, q, q, {}, tensor_of<std::int64_t>({2}, offsets)}),
+                    .refusal({q, q, q, {}, tensor_of<std::int64_t>({2}, cu_seqlens)}),
                 HasSubstr("a sequence from"));
 }
 

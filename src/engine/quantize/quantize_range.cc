@@ -120,11 +120,10 @@ float percentile_limit(const Histogram& histogram, double percent) {
 }
 
 float entropy_limit(const Histogram& histogram, int levels) {
-  const auto steps = static_cast<std::size_t>(levels);
   double min = std::numeric_limits<double>::infinity();
   std::size_t best = Histogram::kBins;
-  for (std::size_t end = steps; end <= Histogram::kBins; end += 16) {
-    const double loss = divergence(histogram, end, steps);
+  for (auto end = static_cast<std::size_t>(levels); end <= Histogram::kBins; end += 16) {
+    const double loss = divergence(histogram, end, static_cast<std::size_t>(levels));
     if (loss < min) min = loss, best = end;
   }
   return histogram.max * static_cast<float>(best) / static_cast<float>(Histogram::kBins);

@@ -1,3 +1,8 @@
+// The kernels, in the order in which make_attention() (engine/exec/cuda/nodes/attention.cc) asks:
+//   flash_attention_sm90   f16 and bf16 on Hopper, heads of 32 and 64     flash_attention_sm90.h
+//   flash_attention_f16, _bf16  tensor cores from 8.0 on, heads of up to 128  flash_attention.cuh
+//   naive_attention        any type and head size                         attention_naive.cu
+//
 // Scaled dot-product attention on CUDA: out = softmax(q * k^T * scale + mask) * v. Strides are in
 // elements; a stride of the mask is 0 along an axis it is broadcast over.
 #pragma once

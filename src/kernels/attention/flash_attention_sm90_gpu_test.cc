@@ -57,7 +57,7 @@ class FlashAttentionSm90Test : public testing::TestWithParam<Setting> {
     }
   }
 
-  // What differs, and where: the sequence, the query in it, the head and the element.
+  // Lists the differences: the sequence, the query in it, the head and the element.
   static std::string difference(const PackedSequences& of, const Bits& got, const Bits& want) {
     std::string text;
     int count = 0;
@@ -192,7 +192,7 @@ TEST_P(FlashAttentionSm90Test, EveryKernelSavesTheLogOfTheSumOfExponentials) {
                                            [&] { sm80(call, args); },
                                            [&] { naive_attention(type, call, args); }};
   for (const auto& run : kernels) {
-    device::check(cudaMemset(lse.get(), 0xff, count * sizeof(float)));
+    device::check(cudaMemsetAsync(lse.get(), 0xff, count * sizeof(float), stream_.get()));
     run();
     stream_.wait();
     std::vector<float> got(count);

@@ -5,7 +5,7 @@
 
 namespace sluice::kernels::cuda {
 
-// Of `total` elements of a result those of its live rows: they come first.
+// How many elements of a result belong to its live rows, which come first.
 struct LiveLimit {
   const std::int32_t* rows = nullptr;  // null: all
   std::int64_t total = 0, each = 0;    // elements; of a row

@@ -46,10 +46,10 @@ __device__ void load(const ConvCall& call, const Block& block, const WindowCorne
   const T* const mine = static_cast<const T*>(call.w) + out * block.depth;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const int k = k0 + part + i, place = k / block.ins;
+    const int k = k0 + part + i, tap = k / block.ins;
     long long at = -1;
     if (block.first + row < block.all && k < block.depth)
-      at = pixel_at(w, corner, place / w.columns, place % w.columns);
+      at = pixel_at(w, corner, tap / w.columns, tap % w.columns);
     const bool weighs = k < block.depth && block.first_out + row < block.outs;
     pixels[part + i][row] = at < 0 ? 0 : wide(x[at * call.in + k % block.ins]);
     weights[part + i][row] = weighs ? wide(mine[k]) : 0;

@@ -48,9 +48,9 @@ struct WindowValue {
   }
 };
 
-__device__ std::int64_t column_major_index(const PoolNdCall& call, std::int64_t place) {
-  const std::int64_t c = place % call.axis[2].in, b = place / call.axis[2].in % call.axis[1].in,
-                     a = place / call.axis[2].in / call.axis[1].in;
+__device__ std::int64_t column_major_index(const PoolNdCall& call, std::int64_t index) {
+  const std::int64_t c = index % call.axis[2].in, b = index / call.axis[2].in % call.axis[1].in,
+                     a = index / call.axis[2].in / call.axis[1].in;
   return a + call.axis[0].in * (b + call.axis[1].in * c);
 }
 

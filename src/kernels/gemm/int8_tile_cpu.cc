@@ -226,13 +226,13 @@ class Walk {
       const std::int64_t at = (row + r) * block_.c_row + first;
       const std::uint8_t* const residual =
           block_.residual == nullptr ? nullptr : block_.residual + at * residual_bytes_;
-      finish_row(sums + r * kColumns, first, residual, block_.c + at * c_bytes_, columns);
+      run_epilogue(sums + r * kColumns, first, residual, block_.c + at * c_bytes_, columns);
     }
   }
 
   // The last panel has padding columns, which are not stored.
-  void finish_row(const std::int32_t* sums, std::int64_t first, const std::uint8_t* residual,
-                  std::uint8_t* c, int columns) const {
+  void run_epilogue(const std::int32_t* sums, std::int64_t first, const std::uint8_t* residual,
+                    std::uint8_t* c, int columns) const {
     const float *scale = block_.epilogue->scale + first, *bias = block_.epilogue->bias + first;
     if (columns == kColumns) return epilogue_.row(sums, scale, bias, residual, c, columns);
     alignas(64) std::uint8_t own_residual[4 * kColumns] = {}, own[4 * kColumns];

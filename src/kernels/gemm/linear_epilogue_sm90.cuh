@@ -72,8 +72,8 @@ class LinearEpilogue {
   static constexpr int kPairs = S::kStripColumns / 8;  // a thread's pairs of columns in a strip
   static constexpr unsigned kChunks = S::kStripBytes / 16, kRowsAtOnce = 32 / kChunks;
 
-  // Which 16 bytes of a row of a strip lie at a place, so that neither way of access has bank
-  // conflicts.
+  // The swizzle of the 16-byte chunks of a strip: no bank conflicts for stmatrix, nor for reads of
+  // whole rows.
   __device__ static unsigned swizzled(unsigned row, unsigned chunk) {
     return chunk ^ (S::kStripBytes == 64 ? row / 2 % 4 : row % 8);
   }
@@ -133,7 +133,7 @@ class LinearEpilogue {
       if (to_row + static_cast<int>(i) >= live_) break;
       uint4 eight = *chunk_of(from, row + i, chunk);
       keep_pre_activation(eight, at);
-      if constexpr (kActivation != Activation::none) finish<kActivation>(eight, {});
+      if constexpr (kActivation != Activation::none) apply<kActivation>(eight, {});
       *reinterpret_cast<uint4*>(static_cast<T*>(p_.y) + at) = eight;
     }
   }
@@ -154,7 +154,7 @@ class LinearEpilogue {
       if (to_row + static_cast<int>(i * kRowsAtOnce) >= live_) break;
       uint4 eight = *chunk_of(from, row + i * kRowsAtOnce, chunk);
       keep_pre_activation(eight, at + std::int64_t{i} * kRowsAtOnce * p_.n);
-      finish<kActivation>(eight, residual[i]);
+      apply<kActivation>(eight, residual[i]);
       *reinterpret_cast<uint4*>(static_cast<T*>(p_.y) + at + std::int64_t{i} * kRowsAtOnce * p_.n) =
           eight;
     }
@@ -169,14 +169,14 @@ class LinearEpilogue {
   }
 
   template <Activation kActivation>
-  __device__ static void finish(uint4& eight, const uint4& residual) {
-    finish_two<kActivation>(eight.x, residual.x);
-    finish_two<kActivation>(eight.y, residual.y);
-    finish_two<kActivation>(eight.z, residual.z);
-    finish_two<kActivation>(eight.w, residual.w);
+  __device__ static void apply(uint4& eight, const uint4& residual) {
+    apply_two<kActivation>(eight.x, residual.x);
+    apply_two<kActivation>(eight.y, residual.y);
+    apply_two<kActivation>(eight.z, residual.z);
+    apply_two<kActivation>(eight.w, residual.w);
   }
   template <Activation kActivation>
-  __device__ static void finish_two(unsigned& two, unsigned residual) {
+  __device__ static void apply_two(unsigned& two, unsigned residual) {
     const float2 pair = unpack2<T>(two), more = unpack2<T>(residual);
     two = pack2<T>(linear_activated<kActivation>(pair.x) + more.x,
                    linear_activated<kActivation>(pair.y) + more.y);

@@ -280,7 +280,7 @@ TEST_P(LinearRows, KeepsThePreActivation) {
   const Bits wanted = layer.run(plain), result = layer.run(layer.call(kLinearTiles[0]));
   const device::DeviceBuffer kept = device::device_buffer(wanted.size() * 2);
   for (LinearTile tile : kLinearTiles) {
-    device::check(cudaMemset(kept.get(), 0xff, wanted.size() * 2));
+    device::check(cudaMemsetAsync(kept.get(), 0xff, wanted.size() * 2, layer.stream().get()));
     LinearCall call = layer.call(tile);
     call.pre_activation = kept.get();
     EXPECT_EQ(difference(layer.run(call), 0, result, 0, GetParam().rows, GetParam().n), "")

@@ -47,9 +47,9 @@ CUtensorMap tensor_map_2d(const void* x, std::int64_t rows, std::int64_t bytes, 
   const cuuint32_t box_sizes[] = {static_cast<cuuint32_t>(box.row_bytes),
                                   static_cast<cuuint32_t>(box.rows)};
   const cuuint64_t strides[] = {static_cast<cuuint64_t>(stride)};
-  const cuuint32_t steps[] = {1, 1};
+  const cuuint32_t element_strides[] = {1, 1};
   check(Encoders::get().tiled(&map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 2, const_cast<void*>(x), sizes,
-                              strides, box_sizes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                              strides, box_sizes, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE,
                               swizzle_of(box), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "rows", rows);
@@ -66,13 +66,13 @@ CUtensorMap tensor_map_im2col(const Im2col& r, std::int64_t images, BoxShape box
   const int lower[] = {-r.pad_left, -r.pad_top};
   const int upper[] = {upper_corner(r.width, r.out_width, r.stride_x, r.pad_left),
                        upper_corner(r.height, r.out_height, r.stride_y, r.pad_top)};
-  const cuuint32_t steps[] = {1, static_cast<cuuint32_t>(r.stride_x),
-                              static_cast<cuuint32_t>(r.stride_y), 1};
+  const cuuint32_t element_strides[] = {1, static_cast<cuuint32_t>(r.stride_x),
+                                        static_cast<cuuint32_t>(r.stride_y), 1};
   check(Encoders::get().im2col(
             &map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, const_cast<void*>(r.x), sizes, strides, lower,
-            upper, static_cast<cuuint32_t>(box.row_bytes), static_cast<cuuint32_t>(box.rows), steps,
-            CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+            upper, static_cast<cuuint32_t>(box.row_bytes), static_cast<cuuint32_t>(box.rows),
+            element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box),
+            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
         "images", images);
   return map;
 }

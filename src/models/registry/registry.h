@@ -45,7 +45,7 @@ class Registry {
   std::optional<RegisteredModel> find(const std::string& name) const;
   // Throws not_found.
   void remove(const std::string& name) const;
-  // What is not as it was added: "model.safetensors has other contents"; empty: nothing.
+  // Lists what differs from when the model was added: "model.safetensors has other contents".
   std::vector<std::string> verify(const RegisteredModel& model,
                                   const Progress& progress = {}) const;
 

@@ -293,7 +293,7 @@ bool Connection::has_left() {
   return ::poll(&one, 1, 0) > 0;
 }
 
-// Of a Unix socket. A client that only ended its own side still reads.
+// Whether the client of a Unix socket closed it: one that only ended its own side still reads.
 bool Connection::is_closed_there() {
   pollfd one{socket_.native_handle(), 0, 0};
   return ::poll(&one, 1, 0) > 0 && (one.revents & POLLHUP) != 0;

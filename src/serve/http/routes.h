@@ -1,4 +1,5 @@
-// The server's routes: what each path means in terms of the Service.
+// The server's routes: what each path means in terms of the Service. The tables of routes are at
+// the end of monitor_routes.cc, lease_routes.cc and market_routes.cc.
 #pragma once
 
 #include <string>

@@ -71,12 +71,12 @@ TEST(AttentionKernelTest, LargeMasksAreAddedToTheRoundedScores) {
 TEST(AttentionKernelTest, VarlenSequencesMatchTheOperator) {
   Node node = attention(2, true);
   node.attributes.set("max_seqlen", Integer{70});
-  const Tensor offsets(DType::i32, {6});
+  const Tensor cu_seqlens(DType::i32, {6});
   std::copy_n(std::array{0, 1, 71, 71, 104, 120}.begin(), 6,
-              offsets.values<std::int32_t>().begin());
+              cu_seqlens.values<std::int32_t>().begin());
   const Tensor x = varied({1, 120, 3 * 2 * 24});
   for_each_target([&] {
-    const KernelTest test(node, {x, Tensor(), Tensor(), Tensor(), offsets});
+    const KernelTest test(node, {x, Tensor(), Tensor(), Tensor(), cu_seqlens});
     EXPECT_EQ(test.kernel().name(), "attention");
     EXPECT_LT(test.difference(), 3e-6);
   });
@@ -84,7 +84,7 @@ TEST(AttentionKernelTest, VarlenSequencesMatchTheOperator) {
 
 // The kernel validates its inputs itself: a model may be malformed, and the operator does not run.
 TEST(AttentionKernelTest, InvalidVarlenInputsHaveNoKernel) {
-  const auto has_kernel = [](Integer max_seqlen, Integer offsets, Integer keys) {
+  const auto has_kernel = [](Integer max_seqlen, Integer seqlens, Integer keys) {
     Graph graph;
     const auto value = [&](DType dtype, const Shape& shape) {
       graph.values.push_back({.name = "", .dtype = dtype, .dims = std::vector<Dim>()});
@@ -94,7 +94,7 @@ TEST(AttentionKernelTest, InvalidVarlenInputsHaveNoKernel) {
     Node node = attention(2);
     node.attributes.set("max_seqlen", max_seqlen);
     const ValueId k = value(DType::f32, {1, keys, 48});
-    node.inputs = {value(DType::f32, {1, 64, 48}), k, k, kNoValue, value(DType::i32, {offsets})};
+    node.inputs = {value(DType::f32, {1, 64, 48}), k, k, kNoValue, value(DType::i32, {seqlens})};
     node.outputs = {value(DType::f32, {1, 64, 48})};
     graph.nodes = {node};
     compute::Workers workers(1);

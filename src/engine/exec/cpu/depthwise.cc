@@ -14,7 +14,7 @@ class DepthwiseKernel final : public Kernel {
         residual_(conv.residual),
         name_(conv.name_with_epilogue("depthwise convolution")) {
     const std::int64_t channels = conv.filters, taps = conv.taps();
-    weights_ = context.packed(conv.weights, "by place", {DType::f32, {channels * taps}}, [&] {
+    weights_ = context.packed(conv.weights, "by tap", {DType::f32, {channels * taps}}, [&] {
       const Tensor all(DType::f32, {channels * taps});
       for (std::int64_t i = 0; i < channels * taps; ++i)
         as<float>(all)[static_cast<std::size_t>(i % taps * channels + i / taps)] =

@@ -102,38 +102,38 @@ void expect_same(const Case& of, bool in_place = false) {
   }
 }
 
-void set_rounding(Node& node, DType to) {
+void set_output_quantization(Node& node, DType to) {
   if (to == DType::f32) return;
   node.attributes.set("to_scale", 0.02f);
   node.attributes.set("to_zero", std::int64_t{to == DType::u8 ? 100 : -7});
   node.attributes.set("to_type", static_cast<std::int64_t>(to));
 }
 
-struct Small {
+struct Int8Case {
   DType x = DType::u8, residual = DType::none, to = DType::f32;
   const char* activation = "none";
 };
 
-void set(Node& node, const Small& small) {
-  node.attributes.set("zero", std::int64_t{small.x == DType::u8 ? 117 : -3});
-  node.attributes.set("activation", std::string(small.activation));
-  set_rounding(node, small.to);
-  if (small.residual == DType::none || small.residual == DType::f32) return;
+void set(Node& node, const Int8Case& setup) {
+  node.attributes.set("zero", std::int64_t{setup.x == DType::u8 ? 117 : -3});
+  node.attributes.set("activation", std::string(setup.activation));
+  set_output_quantization(node, setup.to);
+  if (setup.residual == DType::none || setup.residual == DType::f32) return;
   node.attributes.set("residual_scale", 0.03f);
   node.attributes.set("residual_zero", std::int64_t{5});
 }
 
-Tensor residual_of(const Small& small, const Shape& shape) {
-  if (small.residual == DType::none) return {};
-  return small.residual == DType::f32 ? random_tensor<float>(shape, 4, -100, 100, 0.01f)
-                                      : random_bytes(small.residual, shape, 4);
+Tensor residual_of(const Int8Case& setup, const Shape& shape) {
+  if (setup.residual == DType::none) return {};
+  return setup.residual == DType::f32 ? random_tensor<float>(shape, 4, -100, 100, 0.01f)
+                                      : random_bytes(setup.residual, shape, 4);
 }
 
-Case linear(std::int64_t m, std::int64_t n, std::int64_t k, const Small& small) {
+Case linear(std::int64_t m, std::int64_t n, std::int64_t k, const Int8Case& setup) {
   Case of{.node = fused("QuantizedLinear", "", {}, {}), .inputs = {}};
-  set(of.node, small);
-  of.inputs = {random_bytes(small.x, {m, k}, 1), random_tensor<std::int8_t>({k, n}, 2, -127, 127),
-               random_tensor<float>({n}, 3, -100, 100, 0.01f), residual_of(small, {m, n}),
+  set(of.node, setup);
+  of.inputs = {random_bytes(setup.x, {m, k}, 1), random_tensor<std::int8_t>({k, n}, 2, -127, 127),
+               random_tensor<float>({n}, 3, -100, 100, 0.01f), residual_of(setup, {m, n}),
                random_tensor<float>({n}, 5, 1, 100, 1e-6f)};
   return of;
 }
@@ -214,9 +214,9 @@ struct Geometry {
   Ints kernel, strides, dilations, pads;
 };
 
-Case conv(const Geometry& g, const Small& small) {
+Case conv(const Geometry& g, const Int8Case& setup) {
   Case of{.node = fused("QuantizedConv", "", {}, {}), .inputs = {}};
-  set(of.node, small);
+  set(of.node, setup);
   of.node.attributes.set("strides", g.strides);
   of.node.attributes.set("dilations", g.dilations);
   of.node.attributes.set("pads", g.pads);
@@ -226,9 +226,9 @@ Case conv(const Geometry& g, const Small& small) {
            1;
   };
   const Shape result{g.batch, size(0, g.high), size(1, g.wide), g.out};
-  of.inputs = {random_bytes(small.x, {g.batch, g.high, g.wide, g.in}, 1),
+  of.inputs = {random_bytes(setup.x, {g.batch, g.high, g.wide, g.in}, 1),
                random_tensor<std::int8_t>({g.out, g.in, g.kernel[0], g.kernel[1]}, 2, -127, 127),
-               random_tensor<float>({g.out}, 3, -100, 100, 0.01f), residual_of(small, result),
+               random_tensor<float>({g.out}, 3, -100, 100, 0.01f), residual_of(setup, result),
                random_tensor<float>({g.out}, 5, 1, 100, 1e-6f)};
   return of;
 }
@@ -271,10 +271,10 @@ TEST(Int8ConvTest, FewChannelsWithKernelsOfAnyWidthAreRight) {
 }
 
 TEST(Fp8LinearTest, MatchesItsOperator) {
-  for (const bool small : {false, true}) {
+  for (const bool setup : {false, true}) {
     Case of{.node = fused("QuantizedLinear", "", {}, {}), .inputs = {}};
     of.node.attributes.set("activation", std::string("relu"));
-    if (small) {
+    if (setup) {
       of.node.attributes.set("to_scale", 0.02f);
       of.node.attributes.set("to_type", static_cast<std::int64_t>(DType::f8e4m3fn));
     }
@@ -290,9 +290,9 @@ TEST(Fp8LinearTest, MatchesItsOperator) {
                  random_tensor<float>({33}, 5, 1, 9)};
     const Tensor want = of.expected(), got = of.made({want.dtype(), want.shape()});
     for (std::size_t i = 0; i < 7 * 33; ++i) {
-      const float should = small ? float(want.values<Float8E4M3FN>()[i]) : want.values<float>()[i];
-      const float is = small ? float(got.values<Float8E4M3FN>()[i]) : got.values<float>()[i];
-      ASSERT_NEAR(is, should, (small ? 0.13f : 1e-5f) * std::max(1.0f, std::abs(should))) << i;
+      const float should = setup ? float(want.values<Float8E4M3FN>()[i]) : want.values<float>()[i];
+      const float is = setup ? float(got.values<Float8E4M3FN>()[i]) : got.values<float>()[i];
+      ASSERT_NEAR(is, should, (setup ? 0.13f : 1e-5f) * std::max(1.0f, std::abs(should))) << i;
     }
   }
 }

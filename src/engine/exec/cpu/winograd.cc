@@ -49,7 +49,7 @@ int side_for(const ConvNode& conv) {
 // thread then transforms all tiles but reads only its part of the filters.
 struct TaskSplit {
   std::int64_t tiles, chunks;  // of a task; along the tiles
-  std::int64_t filters, parts;
+  std::int64_t filters, filter_chunks;
 
   TaskSplit(std::int64_t all, std::int64_t elements, std::int64_t channels,
             std::int64_t all_filters, std::int64_t threads) {
@@ -60,13 +60,13 @@ struct TaskSplit {
       const std::int64_t fit = budget / (elements * (channels + wide));
       return up(all, std::clamp(fit, kMinTiles, kMaxTiles));
     };
-    filters = all_filters, parts = 1, chunks = chunks_for(filters);
+    filters = all_filters, filter_chunks = 1, chunks = chunks_for(filters);
     if (!has_small_filters && chunks < 2 * threads && threads > 1) {
       const std::int64_t panel = tile_shape().columns;
       filters = up(up(all_filters, threads), panel) * panel;
-      parts = up(all_filters, filters), chunks = chunks_for(filters);
+      filter_chunks = up(all_filters, filters), chunks = chunks_for(filters);
     }
-    const std::int64_t each = up(threads, parts);
+    const std::int64_t each = up(threads, filter_chunks);
     tiles = up(all, up(chunks, each) * each);  // balances the threads
     tiles = std::max(tiles, std::min(all, kMinTiles));
     chunks = up(all, tiles);
@@ -138,7 +138,7 @@ class WinogradKernel final : public Kernel {
   }
 
   void run(const KernelArgs& args) const override {
-    each_task(workers_, static_cast<std::size_t>(split_.chunks * split_.parts),
+    each_task(workers_, static_cast<std::size_t>(split_.chunks * split_.filter_chunks),
               [&](std::size_t task, std::size_t slot) {
                 run_task(args, static_cast<std::int64_t>(task),
                          static_cast<float*>(args.scratch) +
@@ -198,7 +198,7 @@ class WinogradKernel final : public Kernel {
     for (std::int64_t element = 0; element < tile_elements_; ++element)
       multiply_element(element, filter, rows, sums + element * sum_step());
     for (std::int64_t i = 0; i < count; ++i)
-      finish(args, at(first + i), filter, sums + i * split_.filters);
+      store_tile(args, at(first + i), filter, sums + i * split_.filters);
   }
 
   void multiply_element(std::int64_t element, std::int64_t filter,
@@ -222,7 +222,8 @@ class WinogradKernel final : public Kernel {
     cpu::run(block);
   }
 
-  void finish(const KernelArgs& args, const At& at, std::int64_t filter, const float* sums) const {
+  void store_tile(const KernelArgs& args, const At& at, std::int64_t filter,
+                  const float* sums) const {
     const std::int64_t result =
         ((at.image * window_.high.out + at.row) * window_.wide.out + at.column) * filters_ + filter;
     const auto size_at = [&](std::int64_t out, std::int64_t first) {

@@ -18,10 +18,10 @@ namespace {
 using cuda::CompiledGraph;
 using cuda::IdType;
 using cuda::IoAddresses;
-using cuda::Lane;
-using cuda::LanePool;
 using cuda::PackedBatchHeader;
 using cuda::PackedInputsCall;
+using cuda::StreamSlot;
+using cuda::StreamSlotPool;
 using cuda::TokenInput;
 using kernels::LiveCounts;
 using kernels::RowsOf;
@@ -38,15 +38,15 @@ struct BatchState {
 };
 static_assert(sizeof(BatchState) <= memory::kAlignment);
 
-// Where a lane's memory holds what: the batch as it was copied, the model's inputs, its state with
+// Where a slot's memory holds what: the batch as it was copied, the model's inputs, its state with
 // the error flag and the output, which are copied back at once, and the arena of the graph.
-struct LaneLayout {
+struct SlotLayout {
   std::size_t batch = 0, state = 0, output = 0, arena = 0, bytes = 0;
   std::vector<std::size_t> inputs{};
   std::size_t pinned_rows = 0,
               pinned_bytes = 0;  // in pinned memory: the batch, then state and rows
 
-  LaneLayout(const BucketGraph& bucket, const Schedule& schedule) {
+  SlotLayout(const BucketGraph& bucket, const Schedule& schedule) {
     const Shape numbers{bucket.sequences + 1 + 2 * bucket.tokens};
     const std::size_t copied = round_up(kHeaderBytes + byte_size(numbers, DType::i32));
     std::size_t at = copied;
@@ -93,17 +93,17 @@ std::vector<cuda::NodeRows> node_rows(const BucketGraph& bucket) {
 
 class DeviceBucketProgram final : public BucketProgram {
  public:
-  DeviceBucketProgram(BucketGraph bucket, std::shared_ptr<LanePool> lanes,
+  DeviceBucketProgram(BucketGraph bucket, std::shared_ptr<StreamSlotPool> slots,
                       const std::shared_ptr<cpu::Context>& host)
       : inputs_(bucket.inputs),
         tokens_(bucket.tokens),
         sequences_(bucket.sequences),
         output_(bucket.output),
         row_bytes_(byte_size(Shape{bucket.width}, DType::f32)),
-        compiled_(bucket.graph, lanes->shared_context(), host, node_rows(bucket)),
+        compiled_(bucket.graph, slots->shared_context(), host, node_rows(bucket)),
         layout_(bucket, compiled_.schedule()),
-        lanes_(std::move(lanes)),
-        captured_(lanes_->lanes()) {
+        slots_(std::move(slots)),
+        captured_(slots_->slots()) {
     for (std::size_t i = 0; i < compiled_.schedule().steps.size(); ++i)
       if (compiled_.host_kernel(i) != nullptr)
         throw Error(Code::unavailable, describe(*compiled_.schedule().steps[i].node) +
@@ -117,11 +117,11 @@ class DeviceBucketProgram final : public BucketProgram {
   std::vector<KernelTime> profile(const LiveCounts& counts, bool has_types,
                                   const Fill& fill) const override;
   const Graph& graph() const override { return compiled_.graph(); }
-  std::size_t lane_bytes() const override { return layout_.bytes; }
+  std::size_t slot_bytes() const override { return layout_.bytes; }
 
  private:
   class DeviceCall;
-  // The graph of a lane, which only who holds the lane looks at.
+  // The graph of a slot, which only who holds the slot looks at.
   struct Captured {
     enum class State { fresh, warm, captured } state = State::fresh;
     std::uint64_t generation = 0;
@@ -131,14 +131,16 @@ class DeviceBucketProgram final : public BucketProgram {
   // Enqueues everything between the two copies; calls before(step) before each step, and at the
   // end.
   template <class Before>
-  void enqueue(Lane& lane, const Before& before) const;
-  void enqueue(Lane& lane) const {
-    enqueue(lane, [](std::size_t) {});
+  void enqueue(StreamSlot& slot, const Before& before) const;
+  void enqueue(StreamSlot& slot) const {
+    enqueue(slot, [](std::size_t) {});
   }
-  void launch(Lane& lane) const;
+  void launch(StreamSlot& slot) const;
   // Both copies, and what is between them.
-  void enqueue_call(Lane& lane, const LiveCounts& counts, bool has_types, const Fill& fill) const;
-  std::size_t write(Lane& lane, const LiveCounts& counts, bool has_types, const Fill& fill) const;
+  void enqueue_call(StreamSlot& slot, const LiveCounts& counts, bool has_types,
+                    const Fill& fill) const;
+  std::size_t write(StreamSlot& slot, const LiveCounts& counts, bool has_types,
+                    const Fill& fill) const;
   std::size_t rows_of(const LiveCounts& counts) const {
     return static_cast<std::size_t>(output_ == RowsOf::tokens ? counts.tokens : counts.sequences);
   }
@@ -148,21 +150,21 @@ class DeviceBucketProgram final : public BucketProgram {
   const RowsOf output_;
   const std::size_t row_bytes_;
   const CompiledGraph compiled_;
-  const LaneLayout layout_;
-  const std::shared_ptr<LanePool> lanes_;
+  const SlotLayout layout_;
+  const std::shared_ptr<StreamSlotPool> slots_;
   mutable std::vector<Captured> captured_;
 };
 
 class DeviceBucketProgram::DeviceCall final : public Call {
  public:
-  DeviceCall(const DeviceBucketProgram& program, LanePool::Guard lane)
-      : program_(program), lane_(std::move(lane)), working_(program.lanes_->context().activity()) {}
+  DeviceCall(const DeviceBucketProgram& program, StreamSlotPool::Guard slot)
+      : program_(program), slot_(std::move(slot)), working_(program.slots_->context().activity()) {}
 
-  Lane& lane() const { return *lane_; }
+  StreamSlot& slot() const { return *slot_; }
 
   const float* wait() override {
-    lane_->stream.wait();
-    const std::byte* const rows = lane_->pinned() + program_.layout_.pinned_rows;
+    slot_->stream.wait();
+    const std::byte* const rows = slot_->pinned() + program_.layout_.pinned_rows;
     unsigned step = kNoError;
     std::memcpy(&step, rows, sizeof step);
     if (step != kNoError) throw program_.compiled_.step_error(step);
@@ -171,13 +173,13 @@ class DeviceBucketProgram::DeviceCall final : public Call {
 
  private:
   const DeviceBucketProgram& program_;
-  LanePool::Guard lane_;
+  StreamSlotPool::Guard slot_;
   const device::GpuActivity::Working working_;
 };
 
 template <class Before>
-void DeviceBucketProgram::enqueue(Lane& lane, const Before& before) const {
-  std::byte* const base = lane.memory();
+void DeviceBucketProgram::enqueue(StreamSlot& slot, const Before& before) const {
+  std::byte* const base = slot.memory();
   PackedInputsCall inputs{.batch = base + layout_.batch, .inputs = {}};
   inputs.sequences = static_cast<int>(sequences_);
   IoAddresses io{{}, {base + layout_.output}};
@@ -188,13 +190,13 @@ void DeviceBucketProgram::enqueue(Lane& lane, const Before& before) const {
                                        io.inputs.back()};
   }
   auto* const state = reinterpret_cast<BatchState*>(base + layout_.state);
-  device::check(cudaMemsetAsync(state, 0xff, sizeof *state, lane.stream.get()));
-  cuda::enqueue_packed_inputs(inputs, lane.stream.get());
+  device::check(cudaMemsetAsync(state, 0xff, sizeof *state, slot.stream.get()));
+  cuda::enqueue_packed_inputs(inputs, slot.stream.get());
   const cuda::RunMemory memory{
       .io = io,
       .arena = base + layout_.arena,
       .host = nullptr,
-      .stream = lane.stream.get(),
+      .stream = slot.stream.get(),
       .error_flag = &state->error,
       .live = &reinterpret_cast<const PackedBatchHeader*>(base + layout_.batch)->counts,
       .queue = &state->queue};
@@ -207,34 +209,34 @@ void DeviceBucketProgram::enqueue(Lane& lane, const Before& before) const {
   compiled_.enqueue_output_copies(memory);
 }
 
-// The first run on a lane launches the kernels one by one, since their code is loaded then.
-void DeviceBucketProgram::launch(Lane& lane) const {
-  Captured& captured = captured_[lane.index];
+// The first run on a slot launches the kernels one by one, since their code is loaded then.
+void DeviceBucketProgram::launch(StreamSlot& slot) const {
+  Captured& captured = captured_[slot.index];
   if (captured.state == Captured::State::fresh) {
-    enqueue(lane);
+    enqueue(slot);
     captured.state = Captured::State::warm;
     return;
   }
-  if (captured.state == Captured::State::warm || captured.generation != lane.generation()) {
-    captured.graph = cuda::GraphExec::capture(lane.stream.get(), [&] { enqueue(lane); });
-    captured.generation = lane.generation();
+  if (captured.state == Captured::State::warm || captured.generation != slot.generation()) {
+    captured.graph = cuda::GraphExec::capture(slot.stream.get(), [&] { enqueue(slot); });
+    captured.generation = slot.generation();
     captured.state = Captured::State::captured;
   }
-  captured.graph.launch(lane.stream.get());
+  captured.graph.launch(slot.stream.get());
 }
 
 // Writes the batch to pinned memory; the bytes to be copied.
-std::size_t DeviceBucketProgram::write(Lane& lane, const LiveCounts& counts, bool has_types,
+std::size_t DeviceBucketProgram::write(StreamSlot& slot, const LiveCounts& counts, bool has_types,
                                        const Fill& fill) const {
   const PackedBatchHeader header{.counts = counts, .has_types = has_types ? 1 : 0};
-  std::memcpy(lane.pinned(), &header, sizeof header);
-  auto* const cu_seqlens = reinterpret_cast<std::int32_t*>(lane.pinned() + kHeaderBytes);
+  std::memcpy(slot.pinned(), &header, sizeof header);
+  auto* const cu_seqlens = reinterpret_cast<std::int32_t*>(slot.pinned() + kHeaderBytes);
   std::int32_t* const ids = cu_seqlens + counts.sequences + 1;
   std::int32_t* const types = ids + counts.tokens;
   fill({.cu_seqlens = cu_seqlens, .ids = ids, .type_ids = has_types ? types : nullptr});
   const auto* const end =
       reinterpret_cast<const std::byte*>(types + (has_types ? counts.tokens : 0));
-  return static_cast<std::size_t>(end - lane.pinned());
+  return static_cast<std::size_t>(end - slot.pinned());
 }
 
 std::unique_ptr<BucketProgram::Call> DeviceBucketProgram::start(const LiveCounts& counts,
@@ -244,39 +246,39 @@ std::unique_ptr<BucketProgram::Call> DeviceBucketProgram::start(const LiveCounts
               counts.sequences >= 0,
           "a batch of " + std::to_string(counts.tokens) + " tokens in a bucket of " +
               std::to_string(tokens_));
-  const device::DeviceScope on({lanes_->context().options.device});
-  std::optional<LanePool::Guard> lane = may_wait
-                                            ? lanes_->take(layout_.bytes, layout_.pinned_bytes)
-                                            : lanes_->try_take(layout_.bytes, layout_.pinned_bytes);
-  if (!lane) return nullptr;
-  auto call = std::make_unique<DeviceCall>(*this, std::move(*lane));
-  enqueue_call(call->lane(), counts, has_types, fill);
+  const device::DeviceScope on({slots_->context().options.device});
+  std::optional<StreamSlotPool::Guard> slot =
+      may_wait ? slots_->take(layout_.bytes, layout_.pinned_bytes)
+               : slots_->try_take(layout_.bytes, layout_.pinned_bytes);
+  if (!slot) return nullptr;
+  auto call = std::make_unique<DeviceCall>(*this, std::move(*slot));
+  enqueue_call(call->slot(), counts, has_types, fill);
   return call;
 }
 
-void DeviceBucketProgram::enqueue_call(Lane& lane, const LiveCounts& counts, bool has_types,
+void DeviceBucketProgram::enqueue_call(StreamSlot& slot, const LiveCounts& counts, bool has_types,
                                        const Fill& fill) const {
-  const std::size_t bytes = write(lane, counts, has_types, fill);
-  cudaStream_t const stream = lane.stream.get();
-  device::check(cudaMemcpyAsync(lane.memory() + layout_.batch, lane.pinned(), bytes,
+  const std::size_t bytes = write(slot, counts, has_types, fill);
+  cudaStream_t const stream = slot.stream.get();
+  device::check(cudaMemcpyAsync(slot.memory() + layout_.batch, slot.pinned(), bytes,
                                 cudaMemcpyHostToDevice, stream));
-  launch(lane);
-  device::check(cudaMemcpyAsync(lane.pinned() + layout_.pinned_rows, lane.memory() + layout_.state,
+  launch(slot);
+  device::check(cudaMemcpyAsync(slot.pinned() + layout_.pinned_rows, slot.memory() + layout_.state,
                                 memory::kAlignment + rows_of(counts) * row_bytes_,
                                 cudaMemcpyDeviceToHost, stream));
 }
 
 std::vector<KernelTime> DeviceBucketProgram::profile(const LiveCounts& counts, bool has_types,
                                                      const Fill& fill) const {
-  const device::DeviceScope on({lanes_->context().options.device});
-  LanePool::Guard lane = lanes_->take(layout_.bytes, layout_.pinned_bytes);
-  const std::size_t bytes = write(*lane, counts, has_types, fill);
-  device::check(cudaMemcpyAsync(lane->memory() + layout_.batch, lane->pinned(), bytes,
-                                cudaMemcpyHostToDevice, lane->stream.get()));
-  enqueue(*lane);  // warm
+  const device::DeviceScope on({slots_->context().options.device});
+  StreamSlotPool::Guard slot = slots_->take(layout_.bytes, layout_.pinned_bytes);
+  const std::size_t bytes = write(*slot, counts, has_types, fill);
+  device::check(cudaMemcpyAsync(slot->memory() + layout_.batch, slot->pinned(), bytes,
+                                cudaMemcpyHostToDevice, slot->stream.get()));
+  enqueue(*slot);  // warm
   cuda::Timer timer;
-  enqueue(*lane, [&](std::size_t) { timer.mark(lane->stream.get()); });
-  lane->stream.wait();
+  enqueue(*slot, [&](std::size_t) { timer.mark(slot->stream.get()); });
+  slot->stream.wait();
   std::vector<KernelTime> times;
   for (std::size_t i = 0; i < compiled_.schedule().steps.size(); ++i) {
     const ScheduleStep& step = compiled_.schedule().steps[i];
@@ -286,13 +288,13 @@ std::vector<KernelTime> DeviceBucketProgram::profile(const LiveCounts& counts, b
 }
 
 void DeviceBucketProgram::prepare() const {
-  const device::DeviceScope on({lanes_->context().options.device});
+  const device::DeviceScope on({slots_->context().options.device});
   const auto empty = [](const PackedBatchMemory& to) { to.cu_seqlens[0] = 0; };
-  for (std::size_t i = 0; i < lanes_->lanes(); ++i) try {
-      const DeviceCall call(*this, lanes_->take_modestly(layout_.bytes, layout_.pinned_bytes));
+  for (std::size_t i = 0; i < slots_->slots(); ++i) try {
+      const DeviceCall call(*this, slots_->take_modestly(layout_.bytes, layout_.pinned_bytes));
       for (int time = 0; time < 2; ++time) {
-        enqueue_call(call.lane(), {}, false, empty);
-        call.lane().stream.wait();
+        enqueue_call(call.slot(), {}, false, empty);
+        call.slot().stream.wait();
       }
     } catch (const Error& error) {
       if (i == 0 || error.code() != Code::exhausted) throw;
@@ -301,17 +303,18 @@ void DeviceBucketProgram::prepare() const {
 
 }  // namespace
 
-std::shared_ptr<LanePool> make_cuda_lanes(std::shared_ptr<cuda::Context> context,
-                                          std::size_t lanes) {
-  return std::make_shared<LanePool>(std::move(context), lanes);
+std::shared_ptr<StreamSlotPool> make_cuda_slots(std::shared_ptr<cuda::Context> context,
+                                                std::size_t slots) {
+  return std::make_shared<StreamSlotPool>(std::move(context), slots);
 }
 
-std::size_t free_lane_bytes(const LanePool& lanes) { return lanes.free_bytes(); }
-std::size_t trim_lanes(LanePool& lanes) noexcept { return lanes.trim(); }
+std::size_t free_slot_bytes(const StreamSlotPool& slots) { return slots.free_bytes(); }
+std::size_t trim_slots(StreamSlotPool& slots) noexcept { return slots.trim(); }
 
 std::shared_ptr<const BucketProgram> make_bucket_program(
-    BucketGraph graph, std::shared_ptr<LanePool> lanes, const std::shared_ptr<cpu::Context>& host) {
-  return std::make_shared<DeviceBucketProgram>(std::move(graph), std::move(lanes), host);
+    BucketGraph graph, std::shared_ptr<StreamSlotPool> slots,
+    const std::shared_ptr<cpu::Context>& host) {
+  return std::make_shared<DeviceBucketProgram>(std::move(graph), std::move(slots), host);
 }
 
 }  // namespace sluice::engine

@@ -18,7 +18,7 @@
 namespace sluice::engine {
 
 namespace cuda {
-class LanePool;
+class StreamSlotPool;
 }
 
 struct BucketGraph {
@@ -42,7 +42,7 @@ class BucketProgram {
  public:
   virtual ~BucketProgram() = default;
 
-  // A call that was started: it holds a lane until its end.
+  // A call that was started: it holds a slot until its end.
   class Call {
    public:
     virtual ~Call() = default;
@@ -51,11 +51,11 @@ class BucketProgram {
   };
   using Fill = std::function<void(const PackedBatchMemory&)>;
 
-  // Copies the batch that `fill` writes to the device and enqueues the work, on a free lane or,
+  // Copies the batch that `fill` writes to the device and enqueues the work, on a free slot or,
   // with `may_wait`, on the next that becomes free; null if there is none.
   virtual std::unique_ptr<Call> start(const kernels::LiveCounts& counts, bool has_types,
                                       const Fill& fill, bool may_wait) const = 0;
-  // Loads its code, and captures its CUDA graph for the lanes in turn, so that the first batches
+  // Loads its code, and captures its CUDA graph for the slots in turn, so that the first batches
   // need not. Throws exhausted if there is no memory for a single one.
   virtual void prepare() const = 0;
 
@@ -64,7 +64,7 @@ class BucketProgram {
                                           const Fill& fill) const = 0;
 
   virtual const Graph& graph() const = 0;
-  virtual std::size_t lane_bytes() const = 0;  // of device memory
+  virtual std::size_t slot_bytes() const = 0;  // of device memory
 };
 
 // The options of a context for such programs: a row's bits must not depend on its batch, and
@@ -75,14 +75,14 @@ inline cuda::Options encoder_context_options(cuda::Options options) {
   return options;
 }
 
-std::shared_ptr<cuda::LanePool> make_cuda_lanes(std::shared_ptr<cuda::Context> context,
-                                                std::size_t lanes);
-std::size_t free_lane_bytes(const cuda::LanePool& lanes);
-std::size_t trim_lanes(cuda::LanePool& lanes) noexcept;
+std::shared_ptr<cuda::StreamSlotPool> make_cuda_slots(std::shared_ptr<cuda::Context> context,
+                                                      std::size_t slots);
+std::size_t free_slot_bytes(const cuda::StreamSlotPool& slots);
+std::size_t trim_slots(cuda::StreamSlotPool& slots) noexcept;
 
 // Throws unavailable, naming the node, if one of them has no CUDA kernel.
-std::shared_ptr<const BucketProgram> make_bucket_program(BucketGraph graph,
-                                                         std::shared_ptr<cuda::LanePool> lanes,
-                                                         const std::shared_ptr<cpu::Context>& host);
+std::shared_ptr<const BucketProgram> make_bucket_program(
+    BucketGraph graph, std::shared_ptr<cuda::StreamSlotPool> slots,
+    const std::shared_ptr<cpu::Context>& host);
 
 }  // namespace sluice::engine

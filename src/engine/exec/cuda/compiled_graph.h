@@ -42,7 +42,7 @@ class CompiledGraph {
   const Schedule& schedule() const noexcept { return schedule_; }
   Context& context() const noexcept { return *context_; }
   cpu::Context& host() const noexcept { return *host_; }
-  // Of a step that runs on the host; null on the device.
+  // Returns the kernel of a step that runs on the host; null where the device runs it.
   const HostKernel* host_kernel(std::size_t step) const { return host_kernels_[step]; }
   std::size_t host_bytes() const;  // of RunMemory::host
 

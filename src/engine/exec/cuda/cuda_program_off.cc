@@ -26,14 +26,14 @@ std::unique_ptr<CudaProgram> make_cuda_program(Graph, std::shared_ptr<cuda::Cont
   no_cuda();
 }
 
-std::shared_ptr<cuda::LanePool> make_cuda_lanes(std::shared_ptr<cuda::Context>, std::size_t) {
+std::shared_ptr<cuda::StreamSlotPool> make_cuda_slots(std::shared_ptr<cuda::Context>, std::size_t) {
   no_cuda();
 }
-std::size_t free_lane_bytes(const cuda::LanePool&) { return 0; }
-std::size_t trim_lanes(cuda::LanePool&) noexcept { return 0; }
+std::size_t free_slot_bytes(const cuda::StreamSlotPool&) { return 0; }
+std::size_t trim_slots(cuda::StreamSlotPool&) noexcept { return 0; }
 
 std::shared_ptr<const BucketProgram> make_bucket_program(BucketGraph,
-                                                         std::shared_ptr<cuda::LanePool>,
+                                                         std::shared_ptr<cuda::StreamSlotPool>,
                                                          const std::shared_ptr<cpu::Context>&) {
   no_cuda();
 }

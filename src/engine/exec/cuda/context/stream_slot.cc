@@ -8,12 +8,12 @@
 
 namespace sluice::engine::cuda {
 
-Lane::Lane(const Context& context, std::size_t number)
+StreamSlot::StreamSlot(const Context& context, std::size_t number)
     : index(number), stream({context.options.device}), context_(context) {}
 
-Lane::~Lane() { context_.notify_stream_destroy(stream.get()); }
+StreamSlot::~StreamSlot() { context_.notify_stream_destroy(stream.get()); }
 
-void Lane::reserve(std::size_t bytes, std::size_t pinned_bytes) {
+void StreamSlot::reserve(std::size_t bytes, std::size_t pinned_bytes) {
   if (bytes > bytes_) grow(bytes);
   if (pinned_bytes > pinned_bytes_) {
     const device::DeviceScope on({context_.options.device});
@@ -25,7 +25,7 @@ void Lane::reserve(std::size_t bytes, std::size_t pinned_bytes) {
 }
 
 // Beside the old memory if there is room for both, else in its place.
-void Lane::grow(std::size_t bytes) {
+void StreamSlot::grow(std::size_t bytes) {
   const auto set = [&](Memory made, std::size_t size) {
     ++generation_;
     memory_ = std::move(made);
@@ -45,31 +45,32 @@ void Lane::grow(std::size_t bytes) {
   }
 }
 
-std::size_t Lane::trim() noexcept {
+std::size_t StreamSlot::trim() noexcept {
   ++generation_;
   memory_.reset();
   return std::exchange(bytes_, 0);
 }
 
-LanePool::LanePool(std::shared_ptr<Context> context, std::size_t lanes)
+StreamSlotPool::StreamSlotPool(std::shared_ptr<Context> context, std::size_t slots)
     : context_(std::move(context)) {
-  for (std::size_t i = 0; i < lanes; ++i) lanes_.push_back(std::make_unique<Lane>(*context_, i));
-  for (const auto& lane : lanes_) free_.push_back(lane.get());
+  for (std::size_t i = 0; i < slots; ++i)
+    slots_.push_back(std::make_unique<StreamSlot>(*context_, i));
+  for (const auto& slot : slots_) free_.push_back(slot.get());
 }
 
-LanePool::Guard::~Guard() {
-  if (lane_ == nullptr) return;
-  (void)cudaStreamSynchronize(lane_->stream.get());  // an error shows in the next call
-  pool_->put_back(lane_);
+StreamSlotPool::Guard::~Guard() {
+  if (slot_ == nullptr) return;
+  (void)cudaStreamSynchronize(slot_->stream.get());  // an error shows in the next call
+  pool_->put_back(slot_);
 }
 
-Lane* LanePool::pop() {
-  Lane* const lane = free_.front();
+StreamSlot* StreamSlotPool::pop() {
+  StreamSlot* const slot = free_.front();
   free_.pop_front();
-  return lane;
+  return slot;
 }
 
-LanePool::Guard LanePool::wait_for_one() {
+StreamSlotPool::Guard StreamSlotPool::wait_for_one() {
   constexpr std::chrono::milliseconds kLook(20);  // for a cancellation
   const Lock lock(mutex_);
   const std::uint64_t own = next_++;
@@ -82,35 +83,36 @@ LanePool::Guard LanePool::wait_for_one() {
     throw_if_cancelled();
   }
   waiting_.pop_front();
-  returned_.notify_all();  // there may be a lane for the next one, too
+  returned_.notify_all();  // there may be a slot for the next one, too
   return {*this, pop()};
 }
 
-LanePool::Guard LanePool::take(std::size_t bytes, std::size_t pinned_bytes) {
+StreamSlotPool::Guard StreamSlotPool::take(std::size_t bytes, std::size_t pinned_bytes) {
   Guard guard = wait_for_one();
   reserve(guard, bytes, pinned_bytes);
   return guard;
 }
 
-LanePool::Guard LanePool::take_modestly(std::size_t bytes, std::size_t pinned_bytes) {
+StreamSlotPool::Guard StreamSlotPool::take_modestly(std::size_t bytes, std::size_t pinned_bytes) {
   Guard guard = wait_for_one();
   guard->reserve(bytes, pinned_bytes);
   return guard;
 }
 
-std::optional<LanePool::Guard> LanePool::try_take(std::size_t bytes, std::size_t pinned_bytes) {
-  Lane* lane = nullptr;
+std::optional<StreamSlotPool::Guard> StreamSlotPool::try_take(std::size_t bytes,
+                                                              std::size_t pinned_bytes) {
+  StreamSlot* slot = nullptr;
   {
     const Lock lock(mutex_);
     if (free_.empty() || !waiting_.empty()) return std::nullopt;
-    lane = pop();
+    slot = pop();
   }
-  Guard guard(*this, lane);
+  Guard guard(*this, slot);
   reserve(guard, bytes, pinned_bytes);
   return guard;
 }
 
-void LanePool::reserve(const Guard& guard, std::size_t bytes, std::size_t pinned_bytes) {
+void StreamSlotPool::reserve(const Guard& guard, std::size_t bytes, std::size_t pinned_bytes) {
   try {
     guard->reserve(bytes, pinned_bytes);
   } catch (const Error& error) {
@@ -119,23 +121,23 @@ void LanePool::reserve(const Guard& guard, std::size_t bytes, std::size_t pinned
   }
 }
 
-void LanePool::put_back(Lane* lane) noexcept {
+void StreamSlotPool::put_back(StreamSlot* slot) noexcept {
   const Lock lock(mutex_);
-  free_.push_back(lane);
+  free_.push_back(slot);
   returned_.notify_all();
 }
 
-std::size_t LanePool::free_bytes() const {
+std::size_t StreamSlotPool::free_bytes() const {
   const Lock lock(mutex_);
   std::size_t bytes = 0;
-  for (const Lane* lane : free_) bytes += lane->bytes();
+  for (const StreamSlot* slot : free_) bytes += slot->bytes();
   return bytes;
 }
 
-std::size_t LanePool::trim() noexcept {
+std::size_t StreamSlotPool::trim() noexcept {
   const Lock lock(mutex_);
   std::size_t bytes = 0;
-  for (Lane* lane : free_) bytes += lane->trim();
+  for (StreamSlot* slot : free_) bytes += slot->trim();
   return bytes;
 }
 

@@ -1,5 +1,6 @@
-// Lanes: a stream and memory for one call at a time, shared by all models on a device. A lane's
-// memory grows to what its largest call needs.
+// Stream slots: a stream and memory for one call of an encoder at a time, shared by all encoders on
+// a device. A slot's memory grows to what its largest call needs. (A session's programs have
+// execution slots of their own: execution_slot.h.)
 #pragma once
 
 #include <condition_variable>
@@ -17,12 +18,12 @@
 
 namespace sluice::engine::cuda {
 
-class Lane {
+class StreamSlot {
  public:
-  Lane(const Context& context, std::size_t index);
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  StreamSlot(const Context& context, std::size_t index);
+  ~StreamSlot();
+  StreamSlot(const StreamSlot&) = delete;
+  StreamSlot& operator=(const StreamSlot&) = delete;
 
   const std::size_t index;
   device::Stream stream;
@@ -32,7 +33,7 @@ class Lane {
   // Changes when the memory moves: CUDA graphs that were captured before are not valid any more.
   std::uint64_t generation() const noexcept { return generation_; }
 
-  // Throws exhausted; the lane has what it had before then, if that is still to be had.
+  // Throws exhausted; the slot has what it had before then, if that is still to be had.
   void reserve(std::size_t bytes, std::size_t pinned_bytes);
   std::size_t trim() noexcept;  // bytes
 
@@ -47,54 +48,54 @@ class Lane {
 };
 
 // Thread-safe.
-class LanePool {
+class StreamSlotPool {
  public:
-  LanePool(std::shared_ptr<Context> context, std::size_t lanes);
+  StreamSlotPool(std::shared_ptr<Context> context, std::size_t slots);
 
-  // Holds a lane until the end of the scope, and waits for its stream then.
+  // Holds a slot until the end of the scope, and waits for its stream then.
   class Guard {
    public:
-    Guard(Guard&& from) noexcept : pool_(from.pool_), lane_(std::exchange(from.lane_, nullptr)) {}
+    Guard(Guard&& from) noexcept : pool_(from.pool_), slot_(std::exchange(from.slot_, nullptr)) {}
     Guard& operator=(Guard&&) = delete;
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
     ~Guard();
 
-    Lane* operator->() const noexcept { return lane_; }
-    Lane& operator*() const noexcept { return *lane_; }
+    StreamSlot* operator->() const noexcept { return slot_; }
+    StreamSlot& operator*() const noexcept { return *slot_; }
 
    private:
-    friend class LanePool;
-    Guard(LanePool& pool, Lane* lane) : pool_(&pool), lane_(lane) {}
-    LanePool* pool_;
-    Lane* lane_;
+    friend class StreamSlotPool;
+    Guard(StreamSlotPool& pool, StreamSlot* slot) : pool_(&pool), slot_(slot) {}
+    StreamSlotPool* pool_;
+    StreamSlot* slot_;
   };
 
-  // Waits for a lane, behind those who wait already, and reserves its memory. Throws Cancelled, or
-  // exhausted if there is no memory, even after that of free lanes was released.
+  // Waits for a slot, behind those who wait already, and reserves its memory. Throws Cancelled, or
+  // exhausted if there is no memory, even after that of free slots was released.
   Guard take(std::size_t bytes, std::size_t pinned_bytes);
-  // None if all lanes are taken, or somebody waits for one.
+  // None if all slots are taken, or somebody waits for one.
   std::optional<Guard> try_take(std::size_t bytes, std::size_t pinned_bytes);
   // As take(), but leaves the memory of others to them.
   Guard take_modestly(std::size_t bytes, std::size_t pinned_bytes);
 
-  std::size_t lanes() const noexcept { return lanes_.size(); }
+  std::size_t slots() const noexcept { return slots_.size(); }
   Context& context() const noexcept { return *context_; }
   std::shared_ptr<Context> shared_context() const { return context_; }
   std::size_t free_bytes() const;
-  std::size_t trim() noexcept;  // releases the memory of free lanes; bytes
+  std::size_t trim() noexcept;  // releases the memory of free slots; bytes
 
  private:
   Guard wait_for_one();
-  Lane* pop() REQUIRES(mutex_);
+  StreamSlot* pop() REQUIRES(mutex_);
   void reserve(const Guard& guard, std::size_t bytes, std::size_t pinned_bytes);
-  void put_back(Lane* lane) noexcept;
+  void put_back(StreamSlot* slot) noexcept;
 
   const std::shared_ptr<Context> context_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<StreamSlot>> slots_;
   mutable Mutex mutex_;
   std::condition_variable_any returned_;
-  std::deque<Lane*> free_ GUARDED_BY(mutex_);  // they are taken in turn
+  std::deque<StreamSlot*> free_ GUARDED_BY(mutex_);  // they are taken in turn
   std::deque<std::uint64_t> waiting_ GUARDED_BY(mutex_);
   std::uint64_t next_ GUARDED_BY(mutex_) = 0;
 };

@@ -14,29 +14,29 @@ namespace {
 bool place_mask(const Shape& mask, AttentionCall& call) {
   if (mask.rank() > 4) return false;
   const std::int64_t full[4] = {call.batch, call.heads, call.queries, call.keys};
-  std::int64_t* const steps[4] = {&call.mask_batch, &call.mask_head, &call.mask_query,
-                                  &call.mask_key};
-  std::int64_t step = 1;
+  std::int64_t* const strides[4] = {&call.mask_batch, &call.mask_head, &call.mask_query,
+                                    &call.mask_key};
+  std::int64_t stride = 1;
   for (int i = 3; i >= 0; --i) {
     const int axis = i - (4 - mask.rank());
     const std::int64_t dim = axis >= 0 ? mask[axis] : 1;
     if (dim != 1 && dim != full[i]) return false;
-    *steps[i] = dim == 1 ? 0 : step;
-    step *= dim;
+    *strides[i] = dim == 1 ? 0 : stride;
+    stride *= dim;
   }
   return true;
 }
 
 // Reads cu_seqlens for varlen attention; false if the inputs are not packed sequences.
 bool take_sequences(const NodeView& view, AttentionCall& call) {
-  const TensorType offsets = view.in(4);
+  const TensorType cu_seqlens = view.in(4);
   const std::int64_t max_seqlen = view.attributes().integer("max_seqlen", 0);
-  if (offsets.dtype != DType::i32 || offsets.shape.rank() != 1 || offsets.shape[0] < 2 ||
+  if (cu_seqlens.dtype != DType::i32 || cu_seqlens.shape.rank() != 1 || cu_seqlens.shape[0] < 2 ||
       call.batch != 1 || call.queries != call.keys || view.has(3) || max_seqlen < 1 ||
       max_seqlen > call.queries)
     return false;
   call.tokens = call.queries;
-  call.batch = static_cast<int>(offsets.shape[0] - 1);
+  call.batch = static_cast<int>(cu_seqlens.shape[0] - 1);
   call.queries = call.keys = static_cast<int>(max_seqlen);
   return true;
 }

@@ -114,19 +114,19 @@ TEST(CudaAttention, KeysMaskedByInfinityHaveNoWeight) {
 
 // Packed sequences (varlen): some are empty, and some tokens belong to none.
 OpCase in_sequences(Random& r, Setting s, const std::vector<int64_t>& lengths, int64_t spare) {
-  const Tensor offsets(DType::i32, {static_cast<int64_t>(lengths.size()) + 1});
+  const Tensor cu_seqlens(DType::i32, {static_cast<int64_t>(lengths.size()) + 1});
   int64_t max_seqlen = 1, tokens = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    offsets.values<std::int32_t>()[i] = static_cast<std::int32_t>(tokens);
+    cu_seqlens.values<std::int32_t>()[i] = static_cast<std::int32_t>(tokens);
     tokens += lengths[i];
     max_seqlen = std::max(max_seqlen, lengths[i]);
   }
-  offsets.values<std::int32_t>()[lengths.size()] = static_cast<std::int32_t>(tokens);
+  cu_seqlens.values<std::int32_t>()[lengths.size()] = static_cast<std::int32_t>(tokens);
   s.batch = 1;
   s.queries = s.keys = tokens + spare;
   OpCase c = attention(r, s, Tensor());
   c.inputs.resize(5);
-  c.inputs[4] = offsets;
+  c.inputs[4] = cu_seqlens;
   c.set("max_seqlen", max_seqlen);
   return c;
 }
@@ -147,8 +147,8 @@ TEST(CudaAttention, InvalidCuSeqlensDoNotReadOutOfBounds) {
   Random r(8);
   OpCase what = in_sequences(r, {DType::f16, 1, 2, 64, 0, 0, true}, {40, 50, 60}, 10);
   const auto like = on_cpu(what);
-  const auto offsets = what.inputs[4].values<std::int32_t>();
-  offsets[1] = -7, offsets[2] = 1 << 30, offsets[3] = 12;
+  const auto cu_seqlens = what.inputs[4].values<std::int32_t>();
+  cu_seqlens[1] = -7, cu_seqlens[2] = 1 << 30, cu_seqlens[3] = 12;
   EXPECT_FALSE(on_gpu(what, like, test_context()).empty());  // for compute-sanitizer
 }
 

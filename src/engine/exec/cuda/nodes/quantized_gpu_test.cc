@@ -224,8 +224,8 @@ struct Reference {
     const int image = row / (kOutHigh * kOutWide), pixel = row % (kOutHigh * kOutWide);
     int sum = 0;
     for (int k = 0; k < kDepth; ++k) {
-      const int place = k / kChannels;
-      const int y = pixel / kOutWide * 2 - 1 + place / 3, at = pixel % kOutWide * 2 - 1 + place % 3;
+      const int tap = k / kChannels;
+      const int y = pixel / kOutWide * 2 - 1 + tap / 3, at = pixel % kOutWide * 2 - 1 + tap % 3;
       const bool is_inside = y >= 0 && y < kHigh && at >= 0 && at < kWide;
       const int there = ((image * kHigh + y) * kWide + at) * kChannels + k % kChannels;
       const std::uint8_t byte = is_inside ? x[static_cast<std::size_t>(there)] : zero;
@@ -398,6 +398,8 @@ class Int8GemmTileTest : public CudaProgramTest,
 };
 
 TEST_P(Int8GemmTileTest, ComputesTheExactResults) {
+  if (cuda::test_context().code_capability() < cuda::kTileGemmMinCapability)
+    GTEST_SKIP() << "needs code for 8.0 and up";
   using cuda::GemmType;
   if (cuda::is_sm90(GetParam()) && !context().has_sm90())
     GTEST_SKIP() << "needs a Hopper GPU and code for sm_90a";
