@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(FlashThreads<kHeadSize>::kThreads, 1)
   const FlashBarriers<kHeadSize> barriers{shared_address(flash_memory()) +
                                           FlashShared<kHeadSize>::kBarriersAt};
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread == 0) barriers.init();
+  if (thread == 0) barriers.init(kMasked ? 32 : 1);
   __syncthreads();
   let_next_kernel_start();
   wait_for_previous_kernels();

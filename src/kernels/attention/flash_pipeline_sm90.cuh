@@ -83,11 +83,12 @@ struct FlashBarriers {
   }
   __device__ unsigned item_empty(int slot) const { return item_full(slot) + 8; }
 
-  __device__ void init() const {
+  // `filling`: threads of the producer that fill keys.
+  __device__ void init(unsigned filling) const {
     constexpr int kAll = Shared::kStages + kWarpgroups + kItemSlots;
     for (int i = 0; i < kAll; ++i) {
       const bool is_queries = i >= Shared::kStages && i < Shared::kStages + kWarpgroups;
-      mbarrier_init(keys_full(i), 1);
+      mbarrier_init(keys_full(i), i < Shared::kStages ? filling : 1);
       mbarrier_init(keys_empty(i), is_queries ? 4 : 4 * kWarpgroups);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -92,9 +92,12 @@ class FlashProducer {
 
   __device__ void load_keys(const FlashItem& item, int sequence, int k_row, int block) {
     mbarrier_wait(barriers_.keys_empty(keys_.index), keys_.phase ^ 1);
-    if constexpr (kMasked) write_mask(sequence, block * kKeys, item.keys);
+    const unsigned full = barriers_.keys_full(keys_.index);
+    if constexpr (kMasked) {
+      write_mask(sequence, block * kKeys, item.keys);
+      if (lane_ != 0) mbarrier_arrive(full);  // each lane for what it wrote
+    }
     if (lane_ == 0) {
-      const unsigned full = barriers_.keys_full(keys_.index);
       const unsigned to =
           shared_address(flash_memory()) + static_cast<unsigned>(keys_.index) * Shared::kStageBytes;
       const int row = k_row + block * kKeys, byte = item.head * Shared::kRowBytes;
@@ -143,7 +146,6 @@ class FlashProducer {
     if (lane_ == 0)
       reinterpret_cast<KeyBlock*>(flash_memory() + Shared::kKeyBlocksAt)[keys_.index] = {
           first, is_zero ? kNoMask : kSharedMask};
-    __syncwarp();
   }
 
   const FlashParams& p_;
