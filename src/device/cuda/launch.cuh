@@ -21,6 +21,20 @@ struct Grid {
   std::size_t shared_bytes = 0;
 };
 
+// For __launch_bounds__: `wanted` blocks of so many threads, or as many as a multiprocessor of the
+// architecture that is compiled for has threads for (1,024 on 7.5, 1,536 on 8.6, 8.9 and 12.x).
+constexpr int blocks_per_sm(int threads, int wanted) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
+  constexpr int kThreads = 1024;
+#elif defined(__CUDA_ARCH__) && \
+    (__CUDA_ARCH__ / 10 == 86 || __CUDA_ARCH__ / 10 == 89 || __CUDA_ARCH__ >= 1200)
+  constexpr int kThreads = 1536;
+#else
+  constexpr int kThreads = 2048;
+#endif
+  return wanted * threads <= kThreads ? wanted : kThreads / threads;
+}
+
 template <class... Params, class... Args>
 void launch(On on, Grid grid, void (*kernel)(Params...), Args... args) {
   kernel<<<grid.blocks, grid.threads, grid.shared_bytes, on.stream>>>(args...);

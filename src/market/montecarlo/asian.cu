@@ -128,7 +128,7 @@ __device__ void add_sample(const AsianPlan& plan, const Path& p, double share, d
 // 4.18e12/s: 1.39e12 path-steps/s (2.09e12). About 21 instructions a step in all, 10 of
 // them Philox's, and 33.5e12/s: 1.6e12. Six blocks on a processor hide the latencies.
 template <bool kAntithetic>
-__global__ void __launch_bounds__(kThreads, 6)
+__global__ void __launch_bounds__(kThreads, device::blocks_per_sm(kThreads, 6))
     asian_blocks(AsianPlan plan, std::uint64_t first_block, BlockSums* out) {
   const Steps steps = steps_of(plan);
   const double n = plan.fixings, share = 1 / n;
