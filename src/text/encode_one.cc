@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace sluice::text {
@@ -30,23 +32,41 @@ class CodePoints {
 
 class Writer {
  public:
-  Writer(const Pieces& pieces, const CodePoints& units, Encoding& out)
-      : pieces_(pieces), units_(units), out_(out) {}
+  Writer(const Pieces& pieces, const CodePoints& units, std::size_t most, Encoding& out)
+      : pieces_(pieces), units_(units), out_(out), most_(most) {}
 
   void add(const Piece& piece, const Token& token, std::string text, std::uint32_t word) {
-    const auto& spans = pieces_.text.spans;
+    made_ += 1 + text.size();
+    require_made(made_, most_);
     out_.ids.push_back(token.id);
     out_.tokens.push_back(std::move(text));
-    out_.offsets.push_back(
-        units_({spans[piece.begin + token.begin].begin, spans[piece.begin + token.end - 1].end}));
+    out_.offsets.push_back(units_(span_of(piece, token)));
     out_.words.emplace_back(word);
   }
 
  private:
+  // A position beyond the piece counts as its end: whatever a model says, nothing beside the piece
+  // is read. A token without bytes of the text has an empty span where it stands.
+  Span span_of(const Piece& piece, const Token& token) const {
+    const auto& spans = pieces_.text.spans;
+    if (piece.begin >= piece.end) return {};
+    const std::uint32_t end = std::min(token.end, piece.end - piece.begin);
+    const std::uint32_t begin = std::min(token.begin, end);
+    if (end == 0) return {spans[piece.begin].begin, spans[piece.begin].begin};
+    const std::uint32_t last = spans[piece.begin + end - 1].end;
+    return begin == end ? Span{last, last} : Span{spans[piece.begin + begin].begin, last};
+  }
+
   const Pieces& pieces_;
   const CodePoints& units_;
   Encoding& out_;
+  std::size_t made_ = 0, most_;  // tokens and bytes of them
 };
+
+std::string_view shown_part(std::string_view part, const Token& token) {
+  const std::size_t begin = std::min<std::size_t>(token.begin, part.size());
+  return part.substr(begin, std::max(token.begin, token.end) - token.begin);
+}
 
 }  // namespace
 
@@ -78,7 +98,7 @@ Encoding OneEncoder::encode(std::string_view text, std::uint32_t type_id, Offset
   const auto shown_as_text = pipeline_.model->shown_as_text();
   const Vocabulary& vocabulary = pipeline_.model->vocabulary();
   Encoding out;
-  Writer writer(pieces, units, out);
+  Writer writer(pieces, units, most_made_of(text.size()), out);
   ModelScratch scratch;
   std::vector<Token> tokens;
   for (std::uint32_t word = 0; word < pieces.pieces.size(); ++word) {
@@ -91,8 +111,8 @@ Encoding OneEncoder::encode(std::string_view text, std::uint32_t type_id, Offset
       pipeline_.model->tokenize(part, scratch, tokens);
     for (const Token& token : tokens) {
       const bool as_text = piece.token || token.id == shown_as_text;
-      const auto shown = as_text ? part.substr(token.begin, token.end - token.begin)
-                                 : vocabulary.token(token.id).value_or("");
+      const auto shown =
+          as_text ? shown_part(part, token) : vocabulary.token(token.id).value_or("");
       writer.add(piece, token, std::string(shown), word);
     }
   }

@@ -1,6 +1,10 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <functional>
+
 #include "base/error.h"
+#include "text/decode/decoder.h"
 #include "text/id_cache.h"
 #include "text/model/model.h"
 #include "text/normalize/normalizer.h"
@@ -84,6 +88,46 @@ TEST(Normalizer, StripsReplacesAndPrepends) {
   EXPECT_EQ(normalized(make_prepend("_"), ""), "");
 }
 
+std::string refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& e) {
+    return std::string(e.reason());
+  }
+  return "nothing was refused";
+}
+
+// Forty parts that double a text would make a terabyte of a letter.
+TEST(Normalizer, MakesOfATextWhatIsInProportionOrRefuses) {
+  const auto twice = make_replace(Pattern::literal("a"), "aa");
+  const auto times = [](const NormalizerPtr& part, std::size_t count) {
+    return make_sequence(std::vector<NormalizerPtr>(count, part));
+  };
+  EXPECT_EQ(normalized(times(twice, 16), "a").size(), std::size_t{1} << 16);
+  const std::pair<NormalizerPtr, std::string_view> bad[] = {
+      {twice, "a"}, {make_byte_level(), "\xC3\xA9"}, {make_prepend(std::string(30000, 'x')), "a"}};
+  for (const auto& [part, text] : bad)
+    EXPECT_THAT(refusal_of([&] { normalized(times(part, 40), text); }),
+                HasSubstr("which is too much for its length"));
+  std::string long_text(100000, 'a');  // longer texts may become longer
+  EXPECT_EQ(normalized(times(twice, 6), long_text).size(), long_text.size() * 64);
+  EXPECT_THAT(refusal_of([&] { normalized(times(twice, 7), long_text); }),
+              HasSubstr("makes more than 7448576 bytes"));
+}
+
+TEST(Decoder, MakesOfTokensWhatIsInProportionOrRefuses) {
+  const auto twice = make_replace_decoder(Pattern::literal("a"), "aa");
+  const auto decoder = make_decoder_sequence(std::vector<DecoderPtr>(40, twice));
+  Tokens tokens{"a", "b"};
+  twice->apply(tokens, 3);
+  EXPECT_THAT(tokens, ElementsAre("aa", "b"));
+  EXPECT_THAT(refusal_of([&] { decoder->apply(tokens, 1000); }),
+              HasSubstr("makes more than 1000 bytes"));
+  Tokens many(100, "a");  // each is short, and all are not
+  const auto longer = make_replace_decoder(Pattern::literal("a"), std::string(50, 'a'));
+  EXPECT_THAT(refusal_of([&] { longer->apply(many, 1000); }), HasSubstr("more than 1000 bytes"));
+}
+
 TEST(Normalizer, DamagedMapsOfCharactersAreRefused) {
   EXPECT_THROW(make_charsmap(""), Error);
   EXPECT_THROW(make_charsmap(std::string("\xFF\xFF\xFF\x7F"
@@ -140,6 +184,35 @@ TEST(Model, BpeMergesTheLowestRankFirstInLongWordsToo) {
   tokens.clear();
   model->tokenize("abcab", scratch, tokens);
   EXPECT_THAT(tokens, ElementsAre(Token{5, 0, 3}, Token{3, 3, 5}));
+}
+
+// Each byte of a prefix or suffix has a token, as in the reference, at an empty position.
+TEST(Model, BytesOfAPrefixOrSuffixAreNoBytesOfTheWord) {
+  Vocabulary vocabulary;
+  for (std::uint32_t byte = 0; byte < 256; ++byte)
+    vocabulary.add(fmt::format("<0x{:02X}>", byte), byte);
+  BpeOptions options;
+  options.prefix = "#", options.suffix = "</w>", options.byte_fallback = true;
+  const auto model = make_bpe(std::move(vocabulary), {}, options);
+  ModelScratch scratch;
+  std::vector<Token> tokens;
+  model->tokenize("\xC3\xA9z", scratch, tokens);
+  EXPECT_THAT(tokens,
+              ElementsAre(Token{0xC3, 0, 1}, Token{0xA9, 1, 2}, Token{'#', 2, 2}, Token{'z', 2, 3},
+                          Token{'<', 3, 3}, Token{'/', 3, 3}, Token{'w', 3, 3}, Token{'>', 3, 3}));
+  tokens.clear();
+  model->tokenize(std::string(40, 'z'), scratch, tokens);  // long enough for the heap
+  EXPECT_EQ(tokens.size(), 40u + 39u + 4u);
+  EXPECT_EQ(tokens.back(), (Token{'>', 40, 40}));
+}
+
+TEST(Model, BpeRefusesALongPrefixOrSuffix) {
+  BpeOptions with_prefix, with_suffix;
+  with_prefix.prefix = with_suffix.suffix = std::string(kMaxAffixBytes + 1, 'x');
+  EXPECT_THAT(refusal_of([&] { make_bpe({}, {}, with_prefix); }),
+              HasSubstr("the continuing_subword_prefix has 33 bytes"));
+  EXPECT_THAT(refusal_of([&] { make_bpe({}, {}, with_suffix); }),
+              HasSubstr("the end_of_word_suffix has 33 bytes"));
 }
 
 TEST(Model, UnigramJoinsWhatItDoesNotKnow) {

@@ -1,6 +1,8 @@
 // Small tokenizer files, one of each kind.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <random>
 #include <string>
 #include <string_view>
@@ -56,6 +58,19 @@ inline std::string small_unigram_json() {
            "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first"},
            "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first"},
            "added_tokens": [{"id": 0, "content": "<unk>", "special": true}]})";
+}
+
+// A and b, and a token for each byte of what else there is, a prefix and a suffix included.
+inline std::string small_byte_fallback_json(std::string_view prefix, std::string_view suffix) {
+  Json vocab{{"a", 0}, {"b", 1}};
+  for (unsigned byte = 0; byte < 256; ++byte) vocab[fmt::format("<0x{:02X}>", byte)] = 2 + byte;
+  const Json model{{"type", "BPE"},
+                   {"vocab", vocab},
+                   {"merges", Json::array()},
+                   {"byte_fallback", true},
+                   {"end_of_word_suffix", suffix},
+                   {"continuing_subword_prefix", prefix}};
+  return Json{{"model", model}, {"pre_tokenizer", {{"type", "WhitespaceSplit"}}}}.dump();
 }
 
 inline Tokenizer of_json(std::string_view json) {

@@ -6,6 +6,12 @@
 #include "text/io/read.h"
 
 namespace sluice::text {
+namespace {
+
+// Of ids that are decoded, on average: a tokenizer file may have tokens of megabytes.
+constexpr std::size_t kMostBytesPerToken = 1024, kAlwaysShown = std::size_t{1} << 20;
+
+}  // namespace
 
 struct Tokenizer::Impl {
   explicit Impl(Pipeline of) : pipeline(std::move(of)), encoder(pipeline), ids(pipeline) {}
@@ -49,13 +55,16 @@ Batch Tokenizer::encode_batch(std::span<const std::string_view> texts,
 
 std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_special) const {
   Tokens tokens;
+  std::size_t bytes = 0;
+  const std::size_t most = ids.size() * kMostBytesPerToken + kAlwaysShown;
   for (const std::uint32_t id : ids) {
     auto shown = token(id);
     if (!shown || (skip_special && impl_->pipeline.added.is_special(*shown))) continue;
+    require_made(bytes += shown->size(), most);
     tokens.push_back(*std::move(shown));
   }
   const bool joins = impl_->pipeline.decoder == nullptr;
-  if (!joins) impl_->pipeline.decoder->apply(tokens);
+  if (!joins) impl_->pipeline.decoder->apply(tokens, most_made_of(bytes));
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) text += (joins && i > 0 ? " " : "") + tokens[i];
   return text;

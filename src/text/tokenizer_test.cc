@@ -54,6 +54,18 @@ TEST(Tokenizer, OffsetsCountCharactersOfTheTextAsItCame) {
               ElementsAre("0-0", "0-2", "2-6", "7-10", "0-0"));
 }
 
+TEST(Tokenizer, OffsetsOfBytesOfAPrefixOrSuffixLieInTheText) {
+  const std::string text =
+      "\xC3\xA9"
+      "a b\xC3\xA9";
+  const auto spans = [&](std::string_view prefix, std::string_view suffix) {
+    return shown_spans(of_json(small_byte_fallback_json(prefix, suffix)).encode(text));
+  };
+  EXPECT_THAT(spans("", ""), ElementsAre("0-1", "0-1", "1-2", "3-4", "4-5", "4-5"));
+  EXPECT_THAT(spans("", "|"), ElementsAre("0-1", "0-1", "1-2", "2-2", "3-4", "4-5", "4-5", "5-5"));
+  EXPECT_THAT(spans("#", ""), ElementsAre("0-1", "0-1", "1-1", "1-2", "3-4", "4-4", "4-5", "4-5"));
+}
+
 TEST(Tokenizer, PairsHaveTypeIds) {
   const auto encoding = small_bert().encode_pair("gpus", "are");
   EXPECT_THAT(encoding.tokens, ElementsAre("[CLS]", "gpu", "##s", "[SEP]", "are", "[SEP]"));
@@ -66,6 +78,66 @@ TEST(Tokenizer, TruncatesWithAStrideAndKeepsTheRestAsOverflow) {
   EXPECT_THAT(encoding.tokens, ElementsAre("[CLS]", "gpu", "##s", "are", "[SEP]"));
   ASSERT_EQ(encoding.overflow.size(), 1u);
   EXPECT_THAT(encoding.overflow[0].tokens, ElementsAre("[CLS]", "are", "shared", ".", "[SEP]"));
+}
+
+// The parts of a text that stands twice in the result are combined: n of them become n * n.
+TEST(Tokenizer, RefusesOverflowOutOfProportion) {
+  const auto with = [](std::string_view pieces) {
+    return of_json(R"({"model": {"type": "WordLevel", "vocab": {"a": 0, "<unk>": 1}},
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "post_processor": {"type": "TemplateProcessing", "pair": [], "special_tokens": {},
+                           "single": [)" +
+                   std::string(pieces) + "]}}");
+  };
+  const std::string a = R"({"Sequence": {"id": "A", "type_id": 0}})";
+  const EncodeOptions options{.truncation = Truncation{.max_length = 1}};
+  const auto twice = with(a + "," + a);
+  EXPECT_THAT(twice.encode("a a a").ids, ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_EQ(twice.encode("a a a", options).overflow.size(), 2u + 2u + 2u * 2u);
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "a ";
+  EXPECT_EQ(with(a).encode(text, options).overflow.size(), 399u);
+  EXPECT_THAT(refusal([&] { with(a + "," + a + "," + a).encode(text, options); }),
+              HasSubstr("the parts that overflow have more than"));
+  EXPECT_THAT(refusal([&] { with(a + "," + a + "," + a + "," + a + "," + a); }),
+              HasSubstr("post_processor.single[4]: uses a text again, more than 4 times"));
+  while (text.size() < 20000) text += text;
+  const Truncation slow{.max_length = 5000, .stride = 4999};
+  EXPECT_THAT(refusal([&] { with(a).encode(text, {.truncation = slow}); }),
+              HasSubstr("with a smaller stride"));
+}
+
+TEST(Tokenizer, RefusesTemplatesThatAddTooMuch) {
+  const auto why = [](std::size_t pieces, std::size_t ids, std::size_t bytes) {
+    const Json piece{{"SpecialToken", {{"id", "x"}, {"type_id", 0}}}};
+    const Json special{{"id", "x"},
+                       {"ids", std::vector<int>(ids, 0)},
+                       {"tokens", std::vector<std::string>(ids, std::string(bytes, 'x'))}};
+    const Json file{{"model", {{"type", "WordLevel"}, {"vocab", {{"<unk>", 0}}}}},
+                    {"post_processor",
+                     {{"type", "TemplateProcessing"},
+                      {"single", std::vector<Json>(pieces, piece)},
+                      {"pair", Json::array()},
+                      {"special_tokens", {{"x", special}}}}}};
+    return refusal([&] { of_json(file.dump()); });
+  };
+  EXPECT_EQ(why(256, 16, 256), "nothing was refused");
+  EXPECT_THAT(why(1, 4097, 1), HasSubstr("special_tokens.x.ids: has 4097 ids"));
+  EXPECT_THAT(why(3, 2000, 1), HasSubstr("post_processor.single: adds more than 4096 special"));
+  EXPECT_THAT(why(257, 0, 1), HasSubstr("post_processor.single: has 257 pieces"));
+  EXPECT_THAT(why(1, 1, 257), HasSubstr("special_tokens.x.tokens[0]: has 257 bytes"));
+}
+
+// The tokens of short texts may not be megabytes long each.
+TEST(Tokenizer, RefusesTokensOutOfProportion) {
+  const std::string unknown(300000, 'u');
+  const Json model{{"type", "WordLevel"}, {"vocab", {{unknown, 0}}}, {"unk_token", unknown}};
+  const auto tokenizer =
+      of_json(Json{{"model", model}, {"pre_tokenizer", {{"type", "WhitespaceSplit"}}}}.dump());
+  EXPECT_EQ(tokenizer.encode("a b c").tokens.size(), 3u);
+  EXPECT_THAT(refusal([&] { tokenizer.encode("a b c d"); }), HasSubstr("correct the file's"));
+  const std::vector<std::uint32_t> ids(4);
+  EXPECT_THAT(refusal([&] { tokenizer.decode(ids); }), HasSubstr("correct the file's"));
 }
 
 TEST(Tokenizer, RefusesALengthWithoutRoomAndAStrideThatDoesNotMove) {

@@ -7,7 +7,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace sluice::text;
   static const Tokenizer tokenizers[] = {small_bert(), of_json(small_byte_bpe_json()),
-                                         of_json(small_unigram_json())};
+                                         of_json(small_unigram_json()),
+                                         of_json(small_byte_fallback_json("##", "</w>"))};
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   std::string store;
   const std::size_t characters = count_code_points(well_formed(text, store));

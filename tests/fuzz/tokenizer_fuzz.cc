@@ -1,4 +1,5 @@
-// Any bytes as tokenizer.json: a tokenizer whose batches have the ids of single texts, or an Error.
+// Any bytes as tokenizer.json: a tokenizer whose batches have the ids of single texts and whose
+// offsets lie in the text, or an Error.
 #include <algorithm>
 #include <cstdlib>
 
@@ -14,6 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const std::string_view text :
          {"The GPUs, \xC3\xA9t\xC3\xA9 [MASK]  x.", "", "\xFF <s>\n"}) {
       const auto encoding = tokenizer.encode(text);
+      for (const text::Span& span : encoding.offsets)
+        if (span.begin > span.end || span.end > text.size()) std::abort();
       if (!std::ranges::equal(encoding.ids, tokenizer.encode_batch({&text, 1}).ids)) std::abort();
       tokenizer.decode(encoding.ids);
       tokenizer.encode_pair(text, text, {.truncation = text::Truncation{.max_length = 9}});

@@ -19,7 +19,8 @@ int main() {
           "decoder": {"type": "Sequence", "decoders": [{"type": "WordPiece"}, {"type": "Fuse"},
             {"type": "ByteFallback"}, {"type": "Strip", "content": " ", "start": 1, "stop": 1}]}})";
   const std::vector<std::string> seeds{wordpiece, text::small_unigram_json(),
-                                       text::small_byte_bpe_json()};
+                                       text::small_byte_bpe_json(),
+                                       text::small_byte_fallback_json("##", "</w>")};
   return fuzz::run("tokenizer_fuzz_smoke", seeds,
                    {.variants = 1500,
                     .alphabet = "{}[]\",:0123456789\\",

@@ -7,6 +7,8 @@
 namespace sluice::text {
 namespace {
 
+constexpr std::size_t kMostTimesOfContent = 64;  // bytes that a normalizer may make of one
+
 char32_t last_code_point(std::string_view text) {
   std::size_t at = text.size() - 1;
   while (at > 0 && is_tail_byte(text[at])) --at;
@@ -59,6 +61,7 @@ void AddedTokens::add(AddedToken token, const Vocabulary& vocabulary,
   if (token.normalized && normalizer != nullptr) {
     Normalized text;
     text.assign(token.content, false);
+    text.most = kMostTimesOfContent * (token.content.size() + 1);  // a file has many tokens
     normalizer->apply(text);
     shown = text.text;
   }

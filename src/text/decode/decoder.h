@@ -15,7 +15,8 @@ using Tokens = std::vector<std::string>;
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  virtual void apply(Tokens& tokens) const = 0;
+  // Throws invalid_argument when it makes more than `most` bytes of the tokens.
+  virtual void apply(Tokens& tokens, std::size_t most) const = 0;
 };
 
 using DecoderPtr = std::shared_ptr<const Decoder>;

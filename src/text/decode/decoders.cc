@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/utf8.h"
@@ -17,7 +18,12 @@ template <class Apply>
 class DecodeFunction final : public Decoder {
  public:
   explicit DecodeFunction(Apply function) : apply_(std::move(function)) {}
-  void apply(Tokens& tokens) const override { apply_(tokens); }
+  void apply(Tokens& tokens, std::size_t most) const override {
+    if constexpr (std::is_invocable_v<Apply, Tokens&, std::size_t>)
+      apply_(tokens, most);
+    else
+      apply_(tokens);
+  }
 
  private:
   Apply apply_;
@@ -116,6 +122,12 @@ std::string stripped(const std::string& token, const std::string& content, std::
   return std::string(text);
 }
 
+std::size_t total_bytes(const Tokens& tokens) {
+  std::size_t bytes = 0;
+  for (const auto& token : tokens) bytes += token.size();
+  return bytes;
+}
+
 }  // namespace
 
 DecoderPtr make_wordpiece_decoder(std::string prefix, bool cleanup) {
@@ -164,22 +176,29 @@ DecoderPtr make_strip_decoder(char32_t content, std::size_t start, std::size_t s
 }
 
 DecoderPtr make_replace_decoder(Pattern pattern, std::string by) {
-  return make_decoder([pattern = std::move(pattern), by = std::move(by)](Tokens& tokens) {
-    std::vector<Match> matches;
-    for (auto& token : tokens) {
-      Normalized text;
-      text.assign(token, false);
-      matches.clear();
-      pattern.find(token, matches);
-      replace_all(text, matches, by);
-      token = std::move(text.text);
-    }
-  });
+  return make_decoder(
+      [pattern = std::move(pattern), by = std::move(by)](Tokens& tokens, std::size_t most) {
+        std::vector<Match> matches;
+        std::size_t made = 0;
+        for (auto& token : tokens) {
+          Normalized text;
+          text.assign(token, false);
+          text.most = most;
+          matches.clear();
+          pattern.find(token, matches);
+          replace_all(text, matches, by);
+          token = std::move(text.text);
+          require_made(made += token.size(), most);
+        }
+      });
 }
 
 DecoderPtr make_decoder_sequence(std::vector<DecoderPtr> parts) {
-  return make_decoder([parts = std::move(parts)](Tokens& tokens) {
-    for (const auto& part : parts) part->apply(tokens);
+  return make_decoder([parts = std::move(parts)](Tokens& tokens, std::size_t most) {
+    for (const auto& part : parts) {
+      part->apply(tokens, most);
+      require_made(total_bytes(tokens), most);
+    }
   });
 }
 

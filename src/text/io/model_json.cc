@@ -86,8 +86,22 @@ std::string model_type(const Field& field) {
   return field.find("unk_id") ? "Unigram" : "WordPiece";
 }
 
+// What stands around a text is copied for each text and each part that overflows, so little may be
+// said in a file to make much of it.
+constexpr std::size_t kMaxSpecialBytes = 256;  // of one token
+constexpr std::size_t kMaxSpecialIds = 4096, kMaxTemplatePieces = 256, kMaxRepeats = 4;
+
+const std::string& read_special_text(const Field& field) {
+  const std::string& text = field.text();
+  if (text.size() > kMaxSpecialBytes)
+    field.refuse(
+        fmt::format("has {} bytes; a special token has at most {}", text.size(), kMaxSpecialBytes));
+  return text;
+}
+
 SpecialToken read_pair(const Field& field) {
-  return {field.item(0).text(), static_cast<std::uint32_t>(field.item(1).integer(kMaxTokenId))};
+  return {read_special_text(field.item(0)),
+          static_cast<std::uint32_t>(field.item(1).integer(kMaxTokenId))};
 }
 
 OffsetTrim read_trim(const Field& field) {
@@ -98,9 +112,11 @@ std::vector<SpecialToken> read_special(const Field& field) {
   std::vector<SpecialToken> tokens;
   const Field ids = field.at("ids"), texts = field.at("tokens");
   if (ids.size() != texts.size()) field.refuse("has not as many ids as tokens");
+  if (ids.size() > kMaxSpecialIds)
+    ids.refuse(fmt::format("has {} ids; shorten it to at most {}", ids.size(), kMaxSpecialIds));
   for (std::size_t i = 0; i < ids.size(); ++i)
-    tokens.push_back(
-        {texts.item(i).text(), static_cast<std::uint32_t>(ids.item(i).integer(kMaxTokenId))});
+    tokens.push_back({read_special_text(texts.item(i)),
+                      static_cast<std::uint32_t>(ids.item(i).integer(kMaxTokenId))});
   return tokens;
 }
 
@@ -122,7 +138,19 @@ TemplatePiece read_template_piece(const Field& item, const Field& special) {
 
 Template read_template(const Field& field, const Field& special) {
   Template pieces;
-  field.each_item([&](const Field& item) { pieces.push_back(read_template_piece(item, special)); });
+  std::size_t ids = 0, uses[2] = {};
+  if (field.is_list() && field.size() > kMaxTemplatePieces)
+    field.refuse(
+        fmt::format("has {} pieces; shorten it to at most {}", field.size(), kMaxTemplatePieces));
+  field.each_item([&](const Field& item) {
+    pieces.push_back(read_template_piece(item, special));
+    const TemplatePiece& piece = pieces.back();
+    ids += piece.special.size();
+    if (ids > kMaxSpecialIds)
+      field.refuse(fmt::format("adds more than {} special tokens; remove some", kMaxSpecialIds));
+    if (piece.is_text && ++uses[piece.text] > kMaxRepeats)
+      item.refuse(fmt::format("uses a text again, more than {} times; remove it", kMaxRepeats));
+  });
   return pieces;
 }
 

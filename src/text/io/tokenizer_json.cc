@@ -241,8 +241,10 @@ Pipeline parse_tokenizer_json(std::string_view text, std::string_view name) {
   if (const auto field = all.find("truncation")) pipeline.truncation = read_truncation(*field);
   if (const auto field = all.find("added_tokens"))
     field->each_item([&](const Field& item) {
-      pipeline.added.add(read_added_token(item), pipeline.model->vocabulary(),
-                         pipeline.normalizer.get());
+      item.with_place([&] {
+        pipeline.added.add(read_added_token(item), pipeline.model->vocabulary(),
+                           pipeline.normalizer.get());
+      });
     });
   return pipeline;
 }

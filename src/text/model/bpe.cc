@@ -47,7 +47,7 @@ class Bpe final : public Model {
     scratch.symbols.size() <= kShortWord ? merge_short(scratch.symbols) : merge_long(scratch);
     std::uint32_t at = 0;
     for (const Symbol& symbol : scratch.symbols) {
-      if (symbol.length == 0) continue;
+      if (symbol.gone) continue;
       tokens.push_back({symbol.id, at, at + symbol.length});
       at += symbol.length;
     }
@@ -95,7 +95,9 @@ class Bpe final : public Model {
       if (const auto id = vocabulary_.find(part)) {
         flush();
         add(scratch.symbols, *id, end - begin);
-      } else if (!add_bytes(part, scratch.symbols) && unknown_) {
+      } else if (!add_bytes(part, begin > 0 ? options_.prefix.size() : 0, end - begin,
+                            scratch.symbols) &&
+                 unknown_) {
         if (!options_.fuse_unknown) flush();
         unknown = unknown.value_or(0) + (end - begin);
       }
@@ -116,12 +118,16 @@ class Bpe final : public Model {
     return store;
   }
 
-  // False, and nothing changes, unless all bytes have a token.
-  bool add_bytes(std::string_view part, std::vector<Symbol>& symbols) const {
+  // The bytes of a character that stands behind `before` bytes of prefix. Those of the prefix and
+  // the suffix have ids, as in the reference, and no length: they are no bytes of the word. False,
+  // and nothing changes, unless all bytes have a token.
+  bool add_bytes(std::string_view part, std::size_t before, std::size_t length,
+                 std::vector<Symbol>& symbols) const {
     if (!options_.byte_fallback) return false;
     const auto id = [&](char c) { return bytes_[static_cast<unsigned char>(c)]; };
     if (!std::ranges::all_of(part, [&](char c) { return id(c).has_value(); })) return false;
-    for (const char c : part) add(symbols, *id(c), 1);
+    for (std::size_t i = 0; i < part.size(); ++i)
+      add(symbols, *id(part[i]), i >= before && i < before + length ? 1 : 0);
     return true;
   }
 
@@ -169,14 +175,14 @@ class Bpe final : public Model {
       const Merge merge = scratch.merges.back();
       scratch.merges.pop_back();
       Symbol& left = symbols[merge.at];
-      if (left.length == 0 || left.next < 0) continue;
+      if (left.gone || left.next < 0) continue;
       Symbol& right = symbols[static_cast<std::size_t>(left.next)];
       const Rule* rule = rules_.find(key(left.id, right.id));
       if (rule == nullptr || rule->id != merge.id) continue;  // its symbols have merged otherwise
       left.id = merge.id;
       left.length += right.length;
       left.next = right.next;
-      right.length = 0;
+      right.gone = true;
       if (left.next >= 0)
         symbols[static_cast<std::size_t>(left.next)].previous = static_cast<std::int32_t>(merge.at);
       if (left.previous >= 0) propose(scratch, left.previous);
@@ -190,12 +196,20 @@ class Bpe final : public Model {
   FlatMap<Rule> rules_;
 };
 
+void require_affix(std::string_view name, std::string_view affix) {
+  require(affix.size() <= kMaxAffixBytes,
+          fmt::format("the {} has {} bytes; shorten it to at most {}", name, affix.size(),
+                      kMaxAffixBytes));
+}
+
 }  // namespace
 
 ModelPtr make_bpe(Vocabulary vocabulary, const MergePairs& merges, const BpeOptions& options) {
   require(
       !options.unknown || vocabulary.find(*options.unknown),
       "the unknown token " + in_quotes(options.unknown.value_or("")) + " is not in the vocabulary");
+  require_affix("continuing_subword_prefix", options.prefix);
+  require_affix("end_of_word_suffix", options.suffix);
   return std::make_shared<Bpe>(std::move(vocabulary), merges, options);
 }
 

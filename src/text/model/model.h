@@ -20,8 +20,9 @@ struct Token {
 // Memory that a model uses again for each word.
 struct ModelScratch {
   struct Symbol {
-    std::uint32_t id = 0, length = 0;
+    std::uint32_t id = 0, length = 0;  // bytes of the word; 0 for a byte of a prefix or suffix
     std::int32_t previous = -1, next = -1;
+    bool gone = false;  // merged into the one before it
   };
   struct Merge {
     std::uint32_t rank = 0, at = 0, id = 0;
@@ -70,6 +71,8 @@ struct BpeOptions {
   std::string prefix, suffix;  // of the parts of a word but the first; of the last one
   bool fuse_unknown = false, byte_fallback = false, ignore_merges = false;
 };
+// Of a prefix or suffix: with byte_fallback each byte of it may become a token of each character.
+inline constexpr std::size_t kMaxAffixBytes = 32;
 using MergePairs = std::vector<std::pair<std::string, std::string>>;  // by rank
 ModelPtr make_bpe(Vocabulary vocabulary, const MergePairs& merges, const BpeOptions& options);
 

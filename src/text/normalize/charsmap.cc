@@ -60,6 +60,7 @@ class Charsmap final : public Normalizer {
 
     void exchange(std::string_view from, std::string_view to) {
       changed = true;
+      require_made(made += to.size(), text.most);
       const auto old = static_cast<std::ptrdiff_t>(count_code_points(from));
       const auto now = static_cast<std::ptrdiff_t>(count_code_points(to));
       for_each_code_point(to, [&](char32_t c, std::size_t, std::size_t) { keep(c); });
@@ -80,6 +81,7 @@ class Charsmap final : public Normalizer {
     };
     Normalized& text;
     std::vector<One> list;
+    std::size_t made = 0;  // bytes
     bool changed = false;
   };
 

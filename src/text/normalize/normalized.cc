@@ -1,18 +1,37 @@
 #include "text/normalize/normalized.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/error.h"
 #include "text/unicode/unicode.h"
 
 namespace sluice::text {
+namespace {
 
-void require_normalized_size(std::size_t bytes) {
-  require(bytes <= kMaxNormalizedBytes, "the normalized text has more than 1 GiB");
+constexpr std::size_t kMadeTimes = 64, kMadeAlways = std::size_t{1} << 20;
+constexpr std::size_t kMostMade = std::size_t{1} << 30;  // positions have 32 bits
+
+}  // namespace
+
+std::size_t most_made_of(std::size_t bytes) {
+  return bytes > kMostMade / kMadeTimes ? kMostMade
+                                        : std::min(kMostMade, kMadeTimes * bytes + kMadeAlways);
+}
+
+void require_made(std::size_t bytes, std::size_t most) {
+  if (bytes <= most) return;
+  throw Error(
+      Code::invalid_argument,
+      fmt::format("the tokenizer file makes more than {} bytes of a text, which is too much "
+                  "for its length; correct the file's normalizer, vocabulary or decoder",
+                  most));
 }
 
 void Normalized::assign(std::string_view original, bool tracks) {
   clear(tracks);
+  most = most_made_of(original.size());
   text.assign(original);
   if (!tracks) return;
   spans.reserve(original.size());
@@ -24,6 +43,7 @@ void Normalized::assign(std::string_view original, bool tracks) {
 
 void Normalized::assign(const Normalized& from, std::size_t begin, std::size_t end) {
   clear(from.tracked);
+  most = from.most;
   text.assign(from.text, begin, end - begin);
   if (tracked)
     spans.assign(from.spans.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -31,7 +51,7 @@ void Normalized::assign(const Normalized& from, std::size_t begin, std::size_t e
 }
 
 void Normalized::append(const Normalized& from) {
-  require_normalized_size(text.size() + from.text.size());
+  require_made(text.size() + from.text.size(), most);
   text += from.text;
   spans.insert(spans.end(), from.spans.begin(), from.spans.end());
 }
@@ -79,12 +99,14 @@ void Rewriter::exchange(std::u32string_view by, std::size_t count) {
 }
 
 void Rewriter::finish() {
+  require_made(next_.text.size(), of_.most);
   of_.text.swap(next_.text);
   of_.spans.swap(next_.spans);
 }
 
 void prepend(Normalized& to, std::string_view text) {
   if (to.text.empty()) return;
+  require_made(to.text.size() + text.size(), to.most);
   to.text.insert(0, text);
   if (to.tracked) to.spans.insert(to.spans.begin(), text.size(), Span(to.spans.front()));
 }
@@ -93,6 +115,7 @@ void replace_all(Normalized& text, const std::vector<Match>& matches, std::strin
   if (matches.empty()) return;
   Normalized next;
   next.tracked = text.tracked;
+  next.most = text.most;
   std::size_t copied = 0;
   const auto copy_to = [&](std::size_t end) {
     next.text.append(text.text, copied, end - copied);
@@ -103,7 +126,7 @@ void replace_all(Normalized& text, const std::vector<Match>& matches, std::strin
   };
   for (const auto& match : matches) {
     copy_to(match.begin);
-    require_normalized_size(next.text.size() + by.size());
+    require_made(next.text.size() + by.size(), text.most);
     next.text += by;
     const std::uint32_t base = text.spans.empty() ? 0 : text.spans.front().begin;
     if (text.tracked)

@@ -18,20 +18,24 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-inline constexpr std::size_t kMaxNormalizedBytes = std::size_t{1} << 30;
-// Throws invalid_argument for more: a tokenizer file may make much of a short text.
-void require_normalized_size(std::size_t bytes);
+// The bytes that a tokenizer file may make of so many. Its parts in a row could double a text each;
+// one Unicode form makes 18 bytes of one at most.
+std::size_t most_made_of(std::size_t bytes);
+// Throws invalid_argument when `bytes` are more than `most`.
+void require_made(std::size_t bytes, std::size_t most);
 
-// Well-formed UTF-8 of at most kMaxNormalizedBytes. `spans` has one element a byte, or none: then
+// Well-formed UTF-8 of at most `most` bytes. `spans` has one element a byte, or none: then
 // the way back is not kept, which is faster. All bytes of a code point have the same span, and
 // spans ascend.
 struct Normalized {
   std::string text;
   std::vector<Span> spans;
   bool tracked = false;
+  std::size_t most = most_made_of(0);  // whoever makes the text longer keeps to it
 
+  // Sets `most` by the size of the original.
   void assign(std::string_view original, bool tracks);
-  // Bytes [begin, end) of another.
+  // Bytes [begin, end) of another, with its `most`.
   void assign(const Normalized& from, std::size_t begin, std::size_t end);
   void append(const Normalized& from);
   void clear(bool tracks);

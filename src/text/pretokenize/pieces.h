@@ -30,6 +30,7 @@ template <class Rewrite>
 void rewrite_each(Pieces& pieces, Rewrite&& rewrite) {
   Pieces next;
   next.text.clear(pieces.text.tracked);
+  next.text.most = pieces.text.most;
   next.pieces.reserve(pieces.pieces.size());
   Normalized part;
   for (const Piece& piece : pieces.pieces) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 
@@ -11,6 +12,9 @@ namespace sluice::text {
 void truncate(Encoding& encoding, std::size_t max_length, const Truncation& truncation);
 
 namespace {
+
+constexpr std::size_t kAnyOverflow = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kOverflowTimes = 64, kOverflowAlways = std::size_t{1} << 20;
 
 struct TokenRange {
   std::size_t begin, end;
@@ -56,9 +60,34 @@ void append(std::vector<T>& to, const std::vector<T>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
+// Doubles, since products of three sizes are compared.
+struct OverflowSize {
+  double parts = 0, ids = 0;
+  explicit OverflowSize(const Encoding& encoding) {
+    parts = static_cast<double>(encoding.overflow.size());
+    for (const Encoding& part : encoding.overflow) ids += static_cast<double>(part.size());
+  }
+};
+
+void require_cost(double parts, double ids, std::size_t most) {
+  require(ids + parts * static_cast<double>(kPartCost) <= static_cast<double>(most),
+          fmt::format("the parts that overflow have more than {} ids together; truncate to a "
+                      "greater length, with a smaller stride, or cut the text before",
+                      most));
+}
+
+void require_merged_overflow(const Encoding& a, const Encoding& b, std::size_t most) {
+  const OverflowSize of_a(a), of_b(b);
+  const double a_ids = static_cast<double>(a.size()), b_ids = static_cast<double>(b.size());
+  const double parts = of_a.parts + of_a.parts * of_b.parts + of_b.parts;
+  const double ids = of_a.ids + of_a.parts * b_ids + of_b.ids + of_b.parts * a_ids +
+                     of_a.ids * of_b.parts + of_b.ids * of_a.parts;
+  require_cost(parts, ids, most);
+}
+
 Encoding merged(const Encoding& a, const Encoding& b) {
   Encoding both = a;
-  merge(both, b);
+  merge(both, b, kAnyOverflow);  // parts have no overflow of their own
   return both;
 }
 
@@ -95,6 +124,10 @@ void truncate(Encoding& encoding, std::size_t max_length, const Truncation& trun
                                            "remain of a truncated text",
                                            stride, max_length));
   const auto parts = parts_of(encoding.size(), max_length, max_length - stride, truncation.side);
+  if (truncation.keeps_overflow)
+    require_cost(static_cast<double>(parts.size()),
+                 static_cast<double>(parts.size()) * static_cast<double>(max_length),
+                 most_overflow(encoding.size()));
   Encoding first = part_of(encoding, parts.front());
   for (std::size_t i = 1; i < parts.size() && truncation.keeps_overflow; ++i)
     first.overflow.push_back(part_of(encoding, parts[i]));
@@ -123,7 +156,15 @@ void truncate(std::vector<Encoding>& texts, const Truncation& truncation) {
   cut(texts[1], second);
 }
 
-void merge(Encoding& encoding, const Encoding& more) {
+std::size_t most_overflow(std::size_t tokens) { return kOverflowTimes * tokens + kOverflowAlways; }
+
+void require_overflow(const Encoding& encoding, std::size_t added, std::size_t most) {
+  const OverflowSize size(encoding);
+  require_cost(size.parts, size.ids + size.parts * static_cast<double>(added), most);
+}
+
+void merge(Encoding& encoding, const Encoding& more, std::size_t most) {
+  require_merged_overflow(encoding, more, most);
   std::vector<Encoding> overflow;
   Encoding plain = more.overflow.empty() ? Encoding{} : encoding;
   plain.overflow.clear();

@@ -34,11 +34,21 @@ struct Truncation {
   bool keeps_overflow = true;
 };
 
+// What the parts that overflow may cost, by the tokens of the texts: their ids, and kPartCost each.
+// Parts of two texts combine, and a template may have a text again: n parts become n * n.
+inline constexpr std::size_t kPartCost = 8;  // a part without ids has the memory of so many
+std::size_t most_overflow(std::size_t tokens);
+
 // Truncates a text, or two together, to `truncation.max_length` tokens. Throws invalid_argument
-// when the strategy cannot do that, or the stride is not less than what remains.
+// when the strategy cannot do that, the stride is not less than what remains, or the overflow costs
+// more than most_overflow().
 void truncate(std::vector<Encoding>& texts, const Truncation& truncation);
 
-// Appends `more`; the overflow is that of each combined with the other.
-void merge(Encoding& encoding, const Encoding& more);
+// Appends `more`; the overflow is that of each combined with the other. Throws invalid_argument,
+// before it makes it, when it costs more than `most`.
+void merge(Encoding& encoding, const Encoding& more, std::size_t most);
+
+// Throws invalid_argument when the overflow, with `added` ids in each part, costs more than `most`.
+void require_overflow(const Encoding& encoding, std::size_t added, std::size_t most);
 
 }  // namespace sluice::text

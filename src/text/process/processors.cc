@@ -97,8 +97,9 @@ void surround(Encoding& text, const Encoding& before, const Encoding& behind) {
   auto overflow = std::move(text.overflow);
   text.overflow.clear();
   Encoding out = before;
-  merge(out, text);
-  merge(out, behind);
+  const std::size_t no_overflow = 0;
+  merge(out, text, no_overflow);
+  merge(out, behind, no_overflow);
   out.overflow = std::move(overflow);
   text = std::move(out);
 }
@@ -220,6 +221,9 @@ Encoding process(const Processor* processor, std::vector<Encoding> texts, bool a
                  const std::optional<Truncation>& truncation) {
   const bool is_pair = texts.size() == 2;
   const std::size_t added = processor != nullptr && add_special ? processor->added(is_pair) : 0;
+  std::size_t tokens = 0;
+  for (const Encoding& text : texts) tokens += text.size();
+  const std::size_t most = most_overflow(tokens);
   if (truncation) {
     require(truncation->max_length >= added,
             fmt::format("a length of {} leaves no room for {} special tokens",
@@ -227,12 +231,13 @@ Encoding process(const Processor* processor, std::vector<Encoding> texts, bool a
     Truncation of_text = *truncation;
     of_text.max_length -= added;
     truncate(texts, of_text);
+    for (const Encoding& text : texts) require_overflow(text, added, most);
   }
   for (std::size_t i = 0; i < texts.size() && processor != nullptr; ++i)
     std::ranges::fill(texts[i].type_ids, static_cast<std::uint32_t>(i));
   if (processor != nullptr) processor->apply(texts, add_special);
   Encoding out;
-  for (const Encoding& text : texts) merge(out, text);
+  for (const Encoding& text : texts) merge(out, text, most);
   return out;
 }
 
