@@ -51,6 +51,8 @@ struct Broker::Impl {
   Moment moment() const { return {options.now(), options.wall()}; }
 
   LeaseResponse look_up(LeaseId id) const;
+  template <class Rows>
+  auto read(Rows rows) const;
   template <class How>  // a release or revocation
   void end(const Token& token, How how);
   void holder_died(std::int64_t pid, std::uint64_t start_time);
@@ -151,13 +153,25 @@ LeaseResponse Broker::request(const LeaseRequest& original) {
   return response;
 }
 
+// What `rows()` reads from the store, without the lock.
+template <class Rows>
+auto Broker::Impl::read(Rows rows) const {
+  try {
+    return rows();
+  } catch (const Error&) {
+    const Lock lock(mutex);
+    core.journal().require_files();
+    throw;
+  }
+}
+
 LeaseResponse Broker::Impl::look_up(LeaseId id) const {
   const auto at = moment();
   {
     const Lock lock(mutex);
     if (auto known = core.look_up(id, at.now)) return std::move(*known);
   }
-  const auto ended = store.find(id, at);
+  const auto ended = read([&] { return store.find(id, at); });
   if (!ended) throw Error(Code::not_found, fmt::format("there is no lease {}", id));
   const Lock lock(mutex);
   return core.describe(*ended, at.now);
@@ -289,7 +303,8 @@ Json Broker::timeline_json(std::int64_t from_ms, std::int64_t to_ms, std::size_t
                            LeaseId before) const {
   require(from_ms <= to_ms, "the timeline ends before it begins: from is after to");
   const auto at = impl_->moment();
-  const auto past = impl_->store.between(from_ms, to_ms, limit, at, before);
+  const auto past =
+      impl_->read([&] { return impl_->store.between(from_ms, to_ms, limit, at, before); });
   return sluice::broker::timeline_json(past, from_ms, to_ms, limit, at);
 }
 

@@ -2,6 +2,8 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <filesystem>
+#include <thread>
 
 #include "base/sqlite/sqlite.h"
 #include "broker/broker_case_for_tests.h"
@@ -208,6 +210,31 @@ TEST_F(BrokerTest, NoLeaseExpiresWhileNothingCanBeStored) {
   broker->tick();
   EXPECT_EQ(broker->stats().held, 1U);
   EXPECT_EQ(broker->status(left.lease.id).lease.ending, EndReason::expired);
+}
+
+TEST_F(BrokerTest, AReadSaysThatTheFilesWereMovedRatherThanThatTheDiskFailed) {
+  open();
+  const auto file = folder.path + "/leases.db", moved = folder.path + "/moved.db";
+  std::filesystem::rename(file, moved);
+  const auto refusal = [](const auto& read) -> std::string {
+    try {
+      read();
+    } catch (const StoreUnavailable& e) {
+      return e.what();
+    } catch (const Error&) {  // the store looks each second
+    }
+    return "";
+  };
+  const auto look_up = [&] { (void)broker->status(LeaseId{1}); };
+  for (int i = 0; i < 1000 && refusal(look_up).empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    host.pass(1);
+    broker->tick();
+  }
+  EXPECT_THAT(refusal(look_up), HasSubstr("leases.db was moved or replaced"));
+  EXPECT_THAT(refusal([&] { (void)broker->timeline_json(0, 1, 1, 0); }),
+              HasSubstr("leases.db was moved or replaced"));
+  std::filesystem::rename(moved, file);
 }
 
 TEST_F(BrokerTest, AReturnWhileNothingCanBeStoredEndsTheLeaseAndIsStoredLater) {

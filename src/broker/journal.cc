@@ -58,6 +58,10 @@ void Journal::require() const {
   if (!trouble_.empty()) fail();
 }
 
+void Journal::require_files() const {
+  if (!store_.has_its_files()) require();
+}
+
 void Journal::check_stored(const Lease& lease) const {
   if (!is_over(lease) && unsaved_.contains(lease.id)) fail();
 }
@@ -67,9 +71,12 @@ const Lease* Journal::find_unsaved(LeaseId id) const {
   return found == unsaved_.end() ? nullptr : &found->second;
 }
 
-std::optional<Lease> Journal::find(LeaseId id, const Moment& at) const {
+std::optional<Lease> Journal::find(LeaseId id, const Moment& at) const try {
   const auto* newer = find_unsaved(id);
   return newer == nullptr ? store_.find(id, at) : *newer;
+} catch (const Error&) {
+  require_files();
+  throw;
 }
 
 }  // namespace sluice::broker

@@ -33,6 +33,9 @@ class Journal {
   // Throws while nothing can be written. The ledger and the disk are not used then: only the
   // timer tries again, so a full disk costs neither memory nor time.
   void require() const;
+  // For a read that failed: throws the same where the files are not in their places, of which
+  // SQLite says only "disk I/O error".
+  void require_files() const;
   // Throws when the state that would be reported is not on disk. The end of a lease may be
   // reported: see Broker::release().
   void check_stored(const Lease& lease) const;

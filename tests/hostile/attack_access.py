@@ -332,6 +332,48 @@ class Others(unittest.TestCase):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             wait_for("they are closed", lambda: files() < before + 5, within(5))
 
+    def test_no_request_waits_longer_than_its_process_by_a_descriptor_in_flight(self):
+        body = json.dumps({"agent": "q", "memory_gb": 12, "pid": 0, "on_unavailable": "wait",
+                           "wait_s": 86400})
+        with LeaseServer() as server:
+            server.request(memory_gb=13)
+            for size in (1, 100_000):  # of what hides the descriptor
+                child = os.fork()
+                if child == 0:
+                    try:
+                        for _ in range(20):
+                            s = socket.socket(socket.AF_UNIX)
+                            s.connect(server.socket_path)
+                            s.sendall(f"POST /v1/leases HTTP/1.1\r\nHost: localhost\r\n"
+                                      f"Content-Type: application/json\r\n"
+                                      f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+                            time.sleep(0.05)  # it waits: what comes now is not read with it
+                            s.sendall(b"G" * size)
+                            s.sendmsg([b"G"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                                array.array("i", [s.fileno()]))])
+                        os._exit(0)
+                    finally:
+                        os._exit(1)
+                self.assertEqual(os.waitpid(child, 0)[1], 0)
+                wait_for("none waits", lambda: not server.leases()["waiting"], within(5))
+
+    def test_what_is_sent_while_a_request_waits_is_answered_behind_it(self):
+        body = json.dumps({"agent": "q", "memory_gb": 12, "pid": 0, "on_unavailable": "wait",
+                           "wait_s": 60})
+        with LeaseServer() as server, contextlib.closing(server.local()) as client:
+            first = server.request(memory_gb=13)
+            client.request("POST", "/v1/leases", body, {"Content-Type": "application/json"})
+            wait_for("it waits", lambda: server.leases()["waiting"])
+            for part in (b"GET /health/live HTTP/1.1\r\n", b"Host: localhost\r\n\r\n",
+                         b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
+                         b"X-Long: " + b"x" * 4000 + b"\r\nConnection: close\r\n\r\n"):
+                client.sock.sendall(part)
+                time.sleep(0.3)
+            server.release(first)
+            answers = heard(client.sock)
+            self.assertEqual(answers.count(b"HTTP/1.1 200 OK"), 3, answers)
+            self.assertIn(b'"allocated"', answers)
+
     @needs_root
     def test_a_lease_is_not_bound_to_a_process_that_got_the_number_later(self):
         with LeaseServer() as server:

@@ -5,13 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/file_to_read.h"
 #include "base/new_file.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "formats/map.h"
 #include "models/config/config_files.h"
 #include "models/registry/sha256.h"
@@ -23,6 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "sluice-model.json";
 constexpr std::size_t kMaxName = 100, kMaxFiles = 10'000, kBlock = 1 << 20;
+constexpr std::size_t kMaxReadme = 1 << 20, kMaxRef = 4 << 10;  // bytes
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(Code::invalid_argument, why); }
 
@@ -55,7 +61,11 @@ std::vector<std::pair<fs::path, std::uint64_t>> files_in(const fs::path& folder)
       continue;
     }
     if (!entry->is_regular_file()) continue;
-    files.emplace_back(entry->path().lexically_relative(folder), entry->file_size());
+    const fs::path path = entry->path().lexically_relative(folder);
+    if (first_invalid_utf8(path.native()))  // the manifest is JSON
+      refuse(printable("the name of this file is not UTF-8: " + (folder / path).native()) +
+             "; rename or remove it");
+    files.emplace_back(path, entry->file_size());
     require(files.size() <= kMaxFiles, folder.string() + " has too many files for a model");
   }
   std::ranges::sort(files);
@@ -79,15 +89,16 @@ std::string hash_of(const fs::path& file, const Block& block) {
   return hash.finish();
 }
 
-// "license: apache-2.0" between the first two lines of "---".
+// "license: apache-2.0" between the first two lines of "---". None where the README is no file: a
+// FIFO or a device may have no end.
 std::string license_in(const fs::path& readme) {
-  std::ifstream in(readme);
+  std::istringstream in(read_named_file(readme, kMaxReadme).value_or(""));
   std::string line;
   if (!std::getline(in, line) || line != "---") return "";
   for (int i = 0; i < 200 && std::getline(in, line) && line != "---"; ++i)
     if (line.starts_with("license:")) {
       line.erase(0, line.find_first_not_of(' ', std::string_view("license:").size()));
-      return line.size() < kMaxName ? line : "";
+      return line.size() < kMaxName ? printable(line) : "";
     }
   return "";
 }
@@ -166,7 +177,7 @@ RegisteredModel Registry::add(const fs::path& source, const std::string& name,
     throw Error(Code::not_found, source.string() + " has neither .safetensors nor .onnx files");
   RegisteredModel model{
       .name = name,
-      .source = fs::canonical(source).string(),
+      .source = printable(fs::canonical(source).string()),
       .license = license_in(source / "README.md"),
       .added = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),
       .files = {},
@@ -244,10 +255,28 @@ std::vector<std::string> Registry::verify(const RegisteredModel& model,
 
 namespace {
 
+// The first word of refs/main; empty where there is no such file.
+std::string main_ref_in(const fs::path& folder) {
+  const fs::path file = folder / "refs" / "main";
+  const auto text = read_named_file(file, kMaxRef + 1);
+  const int why = errno;
+  if (!text && (why == ENOENT || why == ENOTDIR)) return "";
+  const std::string name = printable(file.native());
+  if (text ? text->size() > kMaxRef : why == EINVAL || why == EISDIR)
+    refuse(
+        fmt::format("{} is not a regular file of at most {} bytes: give the model's own folder, "
+                    "below snapshots",
+                    name, kMaxRef));
+  if (!text)
+    throw Error(Code::unavailable, fmt::format("cannot read {}: {}", name, std::strerror(why)));
+  std::string hash;
+  std::istringstream(*text) >> hash;
+  return hash;
+}
+
 // What a hub's cache calls main: models--OWNER--NAME/snapshots/HASH. Other folders as they are.
 fs::path snapshot_in(const fs::path& folder) {
-  std::string hash;
-  std::ifstream(folder / "refs" / "main") >> hash;
+  const std::string hash = main_ref_in(folder);
   const fs::path snapshot = folder / "snapshots" / hash;
   const bool is_one = !hash.empty() && hash.find('/') == std::string::npos && hash[0] != '.';
   std::error_code error;

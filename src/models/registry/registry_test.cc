@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -76,6 +77,57 @@ TEST_F(RegistryTest, AModelIsAddedListedVerifiedAndRemoved) {
               ElementsAre("README.md is missing", "vocab.txt has other contents"));
   registry_.remove("small-1.0");
   EXPECT_THAT(names(), ElementsAre());
+}
+
+TEST_F(RegistryTest, AReadmeThatHasNoEndNamesNoLicense) {
+  const fs::path readme = source_.path() / "README.md";
+  ASSERT_EQ(::mkfifo(readme.c_str(), 0600), 0);
+  EXPECT_EQ(registry_.add(source_.path(), "fifo").license, "");
+  fs::remove(readme);
+  fs::create_symlink("/dev/zero", readme);
+  EXPECT_EQ(registry_.add(source_.path(), "zero").license, "");
+  fs::remove(readme);
+  fs::create_symlink("nothing", readme);
+  EXPECT_EQ(registry_.add(source_.path(), "nothing").license, "");
+  EXPECT_THAT(names(), ElementsAre("fifo", "nothing", "zero"));
+}
+
+TEST_F(RegistryTest, ALicenseIsShownAsTextAndANameThatIsNotUtf8IsRefused) {
+  source_.write("README.md", "---\nlicense: mit\xff\x1b[31m\n---\n");
+  EXPECT_EQ(registry_.add(source_.path(), "one").license, "mit\\xff\\x1b[31m");
+  EXPECT_EQ(registry_.find("one")->license, "mit\\xff\\x1b[31m");
+  source_.write("a\xff.json", "{}");
+  EXPECT_THAT(refusal([&] { registry_.add(source_.path(), "two"); }),
+              AllOf(HasSubstr("not UTF-8"), HasSubstr("a\\xff.json"), HasSubstr("rename")));
+  EXPECT_THAT(names(), ElementsAre("one"));
+}
+
+TEST_F(RegistryTest, TheMainSnapshotOfAHubsCacheCounts) {
+  const fs::path& folder = source_.path();
+  source_.write("snapshots/abc/config.json", "{}");
+  EXPECT_EQ(find_model(folder.string(), registry_), folder);
+  source_.write("refs/main", "abc\n");
+  EXPECT_EQ(find_model(folder.string(), registry_), folder / "snapshots" / "abc");
+  source_.write("refs/main", "../..");
+  EXPECT_EQ(find_model(folder.string(), registry_), folder);
+}
+
+TEST_F(RegistryTest, ARefThatIsNoSmallFileIsRefusedByName) {
+  const fs::path folder = source_.path(), ref = folder / "refs" / "main";
+  const auto refused = [&] { return refusal([&] { find_model(folder.string(), registry_); }); };
+  const auto named =
+      AllOf(HasSubstr(ref.string()), HasSubstr("not a regular file of at most 4096"));
+  source_.write("refs/main", std::string(4097, 'a'));
+  EXPECT_THAT(refused(), named);
+  fs::remove(ref);
+  ASSERT_EQ(::mkfifo(ref.c_str(), 0600), 0);
+  EXPECT_THAT(refused(), named);
+  fs::remove(ref);
+  fs::create_symlink("/dev/zero", ref);
+  EXPECT_THAT(refused(), named);
+  fs::remove(ref);
+  fs::create_directory(ref);
+  EXPECT_THAT(refused(), named);
 }
 
 TEST_F(RegistryTest, NamesAreCheckedAndNotTakenTwice) {

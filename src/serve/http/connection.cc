@@ -21,7 +21,7 @@ constexpr std::size_t kAnswersInTurn = 8;         // of one client, before other
 constexpr std::size_t kIdleBuffer = 8 << 10;      // larger ones are given back when done with
 constexpr std::size_t kFreeOfCharge = 24 << 10;   // a small request is taken whatever others hold
 constexpr std::uint64_t kBodyOfNoUse = 64 << 10;  // read and dropped where a route takes none
-constexpr int kReadsInSweep = 16;                 // of what a client sends during a stream
+constexpr int kReadsInSweep = 16;                 // of what a client sends without being asked
 constexpr auto kDrainIdle = std::chrono::milliseconds(200);  // for a request already on its way
 
 }  // namespace
@@ -287,7 +287,7 @@ void Connection::enter(Phase phase, Steady::duration at_most) {
   deadline_ = at_most == Steady::duration::max() ? Instant::max() : now_ + at_most;
 }
 
-// Nothing is read while an answer is pending; pipelined bytes must not hide that the client left.
+// Pipelined bytes must not hide that the client left.
 bool Connection::has_left() {
   pollfd one{socket_.native_handle(), POLLRDHUP, 0};
   return ::poll(&one, 1, 0) > 0;
@@ -307,12 +307,30 @@ void Connection::discard_input() {
     if (::recv(socket_.native_handle(), unread, sizeof unread, MSG_DONTWAIT) <= 0) return;
 }
 
+// While an answer is pending, nothing is parsed, and over TCP nothing is read. Over a Unix socket
+// unread descriptors of the client's own end would keep it open, and the request waiting, when its
+// process has ended. recv() closes them; the bytes are kept, since they may be the next request.
+// False where they are more than the buffer takes: to leave the rest would leave its descriptors.
+bool Connection::read_ahead() {
+  for (int i = 0; i < kReadsInSweep; ++i) {
+    std::size_t size = 0;
+    char* const to = read_buffer(size);
+    if (size == 0) return false;
+    const auto n = ::recv(socket_.native_handle(), to, size, MSG_DONTWAIT);
+    if (n <= 0) return true;
+    end_ += static_cast<std::size_t>(n);
+    if (!account()) return false;
+  }
+  return true;
+}
+
 void Connection::sweep(Instant now) {
   if (phase_ == Phase::streaming && over_socket_) {
     discard_input();
     if (is_closed_there()) return end(Unsent::discard);
   }
-  if (phase_ == Phase::waiting && has_left()) return end(Unsent::keep);
+  if (phase_ == Phase::waiting && ((over_socket_ && !read_ahead()) || has_left()))
+    return end(Unsent::keep);
   if (now < deadline_) return;
   deadline_ = Instant::max();
   if (phase_ == Phase::closing) return close_at_deadline(now);

@@ -70,6 +70,7 @@ class Connection {
   bool account();
   bool has_left();
   void discard_input();
+  bool read_ahead();
   bool is_closed_there();
 
   // connection_work.cc: what handlers do in a pool of threads.
