@@ -1,6 +1,8 @@
 """The Python client against a real server. Usage: lease_client_test.py SLUICE [TEST...]"""
-import os, pathlib, signal, subprocess, sys, tempfile, threading, time, unittest
+import os, pathlib, signal, subprocess, sys, tempfile, threading, time, unittest, unittest.mock
 
+from hostile.attack_access_clients import FOREIGN, GRANTED, FalseServer
+from hostile.users import STRANGER, needs_root
 from lease_case import SCENARIO, LeaseServer, main, wait_for
 import sluice
 
@@ -280,6 +282,55 @@ class WithoutAServer(unittest.TestCase):
         self.assertIn("sluice serve", str(caught.exception))
         self.assertIn("no.sock", str(caught.exception))
         self.assertIsNone(caught.exception.status)
+
+
+class FalseServers(unittest.TestCase):
+    def test_a_server_sets_no_variable_but_those_of_a_lease(self):
+        for name in FOREIGN:
+            before = dict(os.environ)
+            with self.subTest(name), FalseServer({**GRANTED, "env": {name: "x"}}) as server:
+                for export in (True, False):  # the caller may hand on what it reads in the answer
+                    with self.assertRaisesRegex(sluice.SluiceError, "that a lease does not set") as caught:
+                        sluice.lease("x", memory_gb=1, address=server.url, export=export).acquire()
+                    self.assertNotIn("\x1b", str(caught.exception))
+                    self.assertEqual(dict(os.environ), before)
+        for value in ("a\0b", 5, None):
+            with FalseServer({**GRANTED, "env": {"SLUICE_GPU_BUS": value}}) as server:
+                with self.assertRaisesRegex(sluice.SluiceError, "SLUICE_GPU_BUS"):
+                    sluice.lease("x", memory_gb=1, address=server.url).acquire()
+
+    def guess(self, server):
+        """A lease of the server that is tried where none is named."""
+        with tempfile.TemporaryDirectory() as empty, \
+                unittest.mock.patch.dict(os.environ, {"SLUICE_STATE_DIR": empty}), \
+                unittest.mock.patch("sluice._client._GUESS", server.url):
+            for name in ("SLUICE_URL", "SLUICE_SOCKET"):
+                os.environ.pop(name, None)
+            with sluice.lease("x", memory_gb=1, export=False) as gpu:
+                return gpu.status
+
+    @needs_root
+    def test_a_listener_of_another_user_that_nobody_named_is_sent_nothing(self):
+        with FalseServer(uid=STRANGER) as server:
+            with self.assertRaisesRegex(sluice.SluiceError, rf"uid {STRANGER}.*SLUICE_URL"):
+                self.guess(server)
+            self.assertFalse(server.was_asked())
+            with sluice.lease("x", memory_gb=1, export=False, address=server.url) as gpu:
+                self.assertTrue(gpu.on_gpu)  # named, so trusted
+
+    def test_a_listener_of_the_own_user_is_asked(self):
+        with FalseServer() as server:
+            self.assertEqual(self.guess(server), "allocated")
+
+    def test_renewals_of_odd_types_fail_and_the_next_is_tried(self):
+        for renewal in ({"token": 5}, {"token": "1", "yield_in_s": "x"}, [1], {}):
+            with self.subTest(renewal), FalseServer(renewal=renewal) as server:
+                before = set(threading.enumerate())
+                with sluice.lease("x", memory_gb=1, address=server.url, export=False) as gpu:
+                    time.sleep(0.8)  # over two renewals
+                    self.assertFalse(gpu.lost)
+                    alive = set(threading.enumerate()) - before
+                    self.assertEqual(len(alive), 2, "one renews and one listens")
 
 
 class OverUse(unittest.TestCase):

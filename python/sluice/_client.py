@@ -6,6 +6,8 @@ import os
 import socket
 import urllib.parse
 
+from ._listeners import why_not_trusted
+
 
 class SluiceError(Exception):
     """The server refused or could not be reached. `status` is the HTTP status, or None;
@@ -33,6 +35,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = sock
 
 
+_STRANGE = "the server's answer is not what a Sluice server sends"
 _GUESS = "http://127.0.0.1:8000"  # used if no server was named: anybody may listen there
 
 
@@ -57,6 +60,7 @@ class Client:
     def __init__(self, address=None, api_key=None, timeout=10.0):
         self.address = address or default_address()
         is_named = address or os.environ.get("SLUICE_URL") or self.address != _GUESS
+        self._is_guessed = not is_named
         self.api_key = (api_key or os.environ.get("SLUICE_SERVE_API_KEY")) if is_named else None
         self.timeout = timeout
         self._connection = None
@@ -75,8 +79,12 @@ class Client:
             answer = json.loads(text) if text else {}
         except ValueError:
             answer = {}
+        if not isinstance(answer, dict):
+            raise SluiceError(_STRANGE, response.status)
         if not 200 <= response.status < 300:
-            error = answer.get("error", {}) if isinstance(answer, dict) else {}
+            error = answer.get("error", {})
+            if not isinstance(error, dict):
+                raise SluiceError(_STRANGE, response.status, answer)
             message = error.get("message") or f"{method} {path}: HTTP {response.status}"
             if error.get("fix"):
                 message += f" ({error['fix']})"
@@ -132,6 +140,9 @@ class Client:
                 self._connection = made(url.hostname, url.port, timeout=self.timeout)
         if self._connection.sock is None:
             self._connection.connect()
+            # With each connection: the server may have ended and another listen there.
+            if self._is_guessed and (why := why_not_trusted(self._connection.port)):
+                raise SluiceError(why)  # open() closes it
         return self._connection
 
     @property

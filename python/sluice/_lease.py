@@ -10,6 +10,7 @@ import urllib.parse
 import uuid
 
 from ._client import Client, SluiceError
+from ._environment import Environment, variables_of
 from ._torch import Limits
 
 _HEARTBEATS_PER_TTL = 3
@@ -18,6 +19,7 @@ _DAY_S = 86400
 _RETRY_S = 1.0
 _ALL_GPUS_S = 5  # a server that starts has found all GPUs by then
 _OVER = (403, 404, 410)  # errors that no further renewal can fix
+_ODD = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)  # an answer of other types
 _MAX_PAGES = 1000
 _BROKEN = (ConnectionResetError, BrokenPipeError, http.client.RemoteDisconnected,
            http.client.IncompleteRead)
@@ -94,6 +96,7 @@ class Lease:
         self._last_event = "0-0"  # before the first, so that no event since the grant is missed
         self._token = None
         self._pid = None
+        self._variables = {}
         self.answer = {}
 
     # ---- what was granted ------------------------------------------------------
@@ -211,6 +214,7 @@ class Lease:
             if self.status not in ("allocated", "cpu_fallback"):
                 raise SluiceError(self.reason or "no lease", answer=self.answer)
             self._token = self.answer.get("token")
+            self._variables = variables_of(self.answer)  # also for callers that read the answer
             self._activate()
         except BaseException:
             self.release()
@@ -238,7 +242,7 @@ class Lease:
 
     def _activate(self):
         if self._export:
-            _environment.put(self, self.answer.get("env", {}))
+            _environment.put(self, self._variables)
         elif self.on_gpu:
             self._fetch_index()
         if self.on_gpu and self._limit_torch:
@@ -303,22 +307,29 @@ class Lease:
     # ---- renewals: a thread ----------------------------------------------------
 
     def _renew_forever(self):
-        period = float(self.answer.get("ttl_s", 60)) / _HEARTBEATS_PER_TTL
+        period = self._ttl_s() / _HEARTBEATS_PER_TTL
         pause = period
         while not self._stop.wait(pause) and not self.lost:
             pause, began = period, time.monotonic()
             try:
-                answer = self._renew()
+                self._heed(self._renew(), began)
             except SluiceError as e:
                 if e.status in _OVER:
                     return self._end()
                 pause = min(period, _RETRY_S)  # the server is unreachable; the lease stays
-                continue
-            self._over_use = answer.get("over_use", 0)
-            if answer.get("yield_in_s") is not None:
-                self._yield_requested(answer["yield_in_s"], answer.get("yield_reason", ""))
-            else:  # a restarted server does not know its earlier yield request
-                self._need_not_yield(began)
+            except _ODD:  # no answer of a Sluice server: as if there was none
+                pause = min(period, _RETRY_S)
+
+    def _heed(self, answer, began):
+        self._over_use = answer.get("over_use", 0)
+        if answer.get("yield_in_s") is not None:
+            self._yield_requested(float(answer["yield_in_s"]), answer.get("yield_reason", ""))
+        else:  # a restarted server does not know its earlier yield request
+            self._need_not_yield(began)
+
+    def _ttl_s(self):
+        ttl = self.answer.get("ttl_s", 60)
+        return float(min(max(1.0, ttl), _DAY_S)) if isinstance(ttl, (int, float)) else 60.0
 
     def _renew(self):
         with self._lock:
@@ -326,6 +337,8 @@ class Lease:
                 return {}
             limit = self._client_limit
             answer = self._post("renew", {} if limit is None else {"client_limit_bytes": limit})
+            if not isinstance(answer["token"], str):
+                raise TypeError("a token is a text")
             self._token = answer["token"]
             self.answer.update({k: answer[k] for k in ("expires_at", "expires_in_s", "enforcement")
                                 if k in answer})
@@ -353,7 +366,7 @@ class Lease:
                     f"&last_event_id={self._last_event}", timeout=40)
                 if stream.status == 200:
                     self._listen(stream)
-            except (SluiceError, OSError, ValueError):
+            except (SluiceError, OSError, *_ODD):
                 pass  # the renewals report the same, later
             self._listener.close()
             self._stop.wait(_RETRY_S)
@@ -375,7 +388,7 @@ class Lease:
     def _on_event(self, kind, event):
         self._over_use = event.get("over_use", 0)
         if kind == "lease_yield":
-            self._yield_requested(event.get("yield_in_s", 0), event.get("yield_reason", ""))
+            self._yield_requested(float(event.get("yield_in_s", 0)), event.get("yield_reason", ""))
         elif kind == "lease_yield_withdrawn":
             self._need_not_yield(time.monotonic())
         elif kind == "lease_capacity" and not self._capacity.is_set():
@@ -414,39 +427,7 @@ class Lease:
         _call(self._on_yield, 0.0)
 
 
-class _Environment:
-    """The variables of leases in os.environ. With several leases those of the newest are set;
-    after the last one the previous values are restored."""
-
-    def __init__(self):
-        self._lock = threading.Lock()
-        self._before = {}
-        self._put = []  # (lease, its variables), the newest last
-
-    def put(self, lease, variables):
-        with self._lock:
-            for name in variables:
-                self._before.setdefault(name, os.environ.get(name))
-            self._put.append((lease, dict(variables)))
-            os.environ.update(variables)
-
-    def take_back(self, lease):
-        with self._lock:
-            names = [name for who, variables in self._put if who is lease for name in variables]
-            self._put = [(who, variables) for who, variables in self._put if who is not lease]
-            for name in names:
-                self._settle(name)
-
-    def _settle(self, name):
-        values = [variables[name] for _, variables in self._put if name in variables]
-        value = values[-1] if values else self._before.pop(name, None)
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-
-
-_environment = _Environment()
+_environment = Environment()
 _torch_limits = Limits()
 
 

@@ -126,8 +126,9 @@ void print_answer(const Json& answer, bool has_lease, const LeaseRequestFlags& f
     io.out << answer.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
     return;
   }
+  const auto exported = has_lease ? export_lines(answer) : "";  // throws before a line is out
   if (!flags.exports) print_lease(answer, io.out, terminal_behind(io.out));
-  if (has_lease) io.out << (flags.exports ? "" : "\n") << export_lines(answer);
+  if (has_lease) io.out << (flags.exports ? "" : "\n") << exported;
 }
 
 int request(Args args, Io& io) {
@@ -311,7 +312,13 @@ int lease(Args args, Io& io) {
                    "All of them talk to a running sluice serve.\n"
                    "Example: sluice lease request trainer --memory-gb 8 -- python3 train.py"},
                   args, io);
-  return action == nullptr ? 0 : action->run(args.subspan(1), io);
+  try {
+    return action == nullptr ? 0 : action->run(args.subspan(1), io);
+  } catch (const Json::exception&) {  // a field of another type; its words help nobody
+    throw Error(Code::unavailable,
+                "the server's answer is not what a Sluice server sends; is it one, and of this "
+                "version?");
+  }
 }
 
 }  // namespace sluice::cli

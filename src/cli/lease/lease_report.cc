@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/error.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "cli/common/report.h"
@@ -17,6 +19,13 @@ namespace sluice::cli {
 namespace {
 
 using Row = std::vector<std::string>;
+
+// The names that broker::env_for() gives; python/sluice/_environment.py has the same list.
+constexpr std::array<std::string_view, 7> kLeaseVariables{
+    "CUDA_DEVICE_ORDER",    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "CUDA_VISIBLE_DEVICES", "GPU_MEMORY_FRACTION",
+    "SLUICE_GPU_BUS",       "SLUICE_GPU_MEMORY_BYTES",
+    "SLUICE_LEASE_ID"};
 
 // A field that may be missing or null. Texts may come from anyone: a process has the name it
 // gives itself.
@@ -216,13 +225,33 @@ void print_lease(const Json& answer, std::ostream& out, const Terminal& terminal
   print_refusal(answer, page);
 }
 
+std::map<std::string, std::string> lease_environment(const Json& answer) {
+  std::map<std::string, std::string> variables;
+  const auto env = answer.value("env", Json::object());
+  if (!env.is_object())
+    throw Error(Code::unavailable, "the server answered with an env that is not an object");
+  for (const auto& item : env.items()) {
+    const auto& name = item.key();
+    if (std::ranges::find(kLeaseVariables, name) == kLeaseVariables.end())
+      throw Error(
+          Code::unavailable,
+          "the server answered with a variable that a lease does not set: " + printable(name));
+    const auto* value = item.value().get_ptr<const std::string*>();
+    if (value == nullptr || value->find('\0') != value->npos)
+      throw Error(Code::unavailable,
+                  "the server answered with a value of " + name + " that no variable can have");
+    variables.emplace(name, *value);
+  }
+  return variables;
+}
+
 std::string export_lines(const Json& answer) {
   std::string lines;
   const auto add = [&](const std::string& name, const std::string& value) {
     lines += "export " + name + "=" + shell_quote(value) + "\n";
   };
-  const auto env = answer.value("env", Json::object());
-  for (const auto& item : env.items()) add(item.key(), item.value().get<std::string>());
+  const auto env = lease_environment(answer);
+  for (const auto& [name, value] : env) add(name, value);
   if (has(answer, "lease_id") && !env.contains("SLUICE_LEASE_ID"))
     add("SLUICE_LEASE_ID", text(answer, "lease_id"));
   if (has(answer, "token")) add("SLUICE_LEASE_TOKEN", text(answer, "token"));

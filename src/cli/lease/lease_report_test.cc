@@ -5,6 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/error.h"
+#include "base/printable.h"
+
 namespace sluice::cli {
 namespace {
 
@@ -113,14 +116,39 @@ TEST(LeaseReport, OverUseIsMarkedInTheRowAndExplained) {
 }
 
 TEST(LeaseReport, ExportLinesSurviveAShell) {
-  const Json answer{{"lease_id", "7"},
-                    {"token", "7.0.ff"},
-                    {"env", {{"CUDA_VISIBLE_DEVICES", "GPU-a"}, {"ODD", "it's $(here)"}}}};
+  const Json answer{
+      {"lease_id", "7"},
+      {"token", "7.0.ff"},
+      {"env", {{"CUDA_VISIBLE_DEVICES", "GPU-a"}, {"SLUICE_GPU_BUS", "it's $(here)"}}}};
   EXPECT_EQ(export_lines(answer),
             "export CUDA_VISIBLE_DEVICES='GPU-a'\n"
-            "export ODD='it'\\''s $(here)'\n"
+            "export SLUICE_GPU_BUS='it'\\''s $(here)'\n"
             "export SLUICE_LEASE_ID='7'\n"
             "export SLUICE_LEASE_TOKEN='7.0.ff'\n");
+}
+
+TEST(LeaseReport, OnlyTheVariablesOfALeaseAreExported) {
+  for (const auto* name : {"LD_PRELOAD", "PATH", "", "A;touch x;B", "\x1b[2J",
+                           "CUDA_VISIBLE_DEVICES\n", "SLUICE_SERVE_API_KEY"}) {
+    const Json answer{{"lease_id", "7"}, {"env", {{name, "x"}}}};
+    try {
+      export_lines(answer);
+      ADD_FAILURE() << name;
+    } catch (const Error& e) {
+      const std::string said(e.reason());
+      EXPECT_EQ(said, "the server answered with a variable that a lease does not set: " +
+                          printable(name));
+    }
+  }
+}
+
+TEST(LeaseReport, AValueThatNoVariableCanHaveIsRefused) {
+  for (const auto& value : {Json(std::string("a\0b", 3)), Json(5), Json(), Json::array()}) {
+    const Json answer{{"env", {{"CUDA_VISIBLE_DEVICES", value}}}};
+    EXPECT_THROW(lease_environment(answer), Error) << value;
+  }
+  EXPECT_THROW(lease_environment({{"env", {1}}}), Error);
+  EXPECT_TRUE(lease_environment(Json::object()).empty());
 }
 
 TEST(LeaseReport, ARefusalNamesTheBlockingLeasesAndWhenItMayFit) {

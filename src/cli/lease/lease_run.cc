@@ -19,13 +19,16 @@
 
 #include "base/error.h"
 #include "base/mutex.h"
+#include "base/printable.h"
 #include "base/units.h"
+#include "cli/lease/lease_report.h"
 
 namespace sluice::cli {
 
 namespace {
 
 constexpr double kCallTimeout_s = 10;
+constexpr double kLongest_s = 1e9;  // that is shown
 constexpr auto kReconnect = std::chrono::seconds(1);
 
 // Signals that are passed on or waited for are blocked while it lives; threads started meanwhile
@@ -91,20 +94,31 @@ pid_t start(std::vector<std::string> command, const std::map<std::string, std::s
 // again.
 bool is_over(int status) { return status == 403 || status == 404 || status == 410; }
 
+// What renewals need of the answer. Read before the command starts: an odd answer starts nothing.
+struct Terms {
+  explicit Terms(const Json& answer)
+      : id(answer.value("lease_id", "")),
+        token(answer.value("token", "")),
+        period(Seconds(std::clamp(answer.value("ttl_s", 60.0) / 3, 0.3, 86400.0))) {}
+
+  std::string id, token;
+  Seconds period;
+};
+
 // Keeps the lease and signals the command when it must yield or is lost. The command is not waited
 // for while this lives, so its number is its own.
 class Keeper {
  public:
-  Keeper(const Json& answer, LeaseServer& server, const ServerAddress& address, pid_t command,
+  Keeper(const Terms& terms, LeaseServer& server, const ServerAddress& address, pid_t command,
          std::ostream& err)
-      : id_(answer.value("lease_id", "")),
+      : id_(terms.id),
         target_("/v1/leases/" + id_),
-        period_(Seconds(std::max(0.3, answer.value("ttl_s", 60.0) / 3))),
+        period_(terms.period),
         command_(command),
         server_(server),
         events_(address),
         err_(err),
-        token_(answer.value("token", "")) {
+        token_(terms.token) {
     if (token_.empty()) return;
     renewing_ = std::jthread([this](const std::stop_token& stop) { renew_until(stop); });
     listening_ = std::jthread([this](const std::stop_token& stop) { listen_until(stop); });
@@ -132,8 +146,12 @@ class Keeper {
     auto answer = server_.call("POST", target_ + "/renew", Json{{"token", token_}}, kCallTimeout_s);
     const auto json = Json::parse(answer.body, nullptr, false);
     if (!json.is_object()) return answer;
-    if (json.contains("token")) token_ = json["token"].get<std::string>();
-    if (json.contains("yield_in_s")) yield(json["yield_in_s"].get<double>(), "");
+    try {
+      if (json.contains("token")) token_ = json["token"].get<std::string>();
+      if (json.contains("yield_in_s")) yield(json["yield_in_s"].get<double>(), "");
+    } catch (const Json::exception&) {
+      answer.status = 0;  // no answer of a Sluice server: the renewal failed, and is tried again
+    }
     return answer;
   }
 
@@ -147,7 +165,7 @@ class Keeper {
                          hear(type, Json::parse(json, nullptr, false));
                          return !stop.stop_requested();
                        });
-      } catch (const Error&) {  // the renewals tell the same, only later
+      } catch (const std::exception&) {  // the renewals tell the same, only later
       }
     } while (!is_lost_ && pause(stop, kReconnect));
   }
@@ -164,7 +182,8 @@ class Keeper {
   void yield(double within_s, const std::string& why) {
     if (has_yielded_.exchange(true)) return;
     say(fmt::format("lease {} is requested back within {}{}; SIGTERM to the command", id_,
-                    human_duration(within_s), why.empty() ? "" : " (" + why + ")"));
+                    human_duration(std::clamp(within_s, 0.0, kLongest_s)),
+                    why.empty() ? "" : " (" + why + ")"));
     ::kill(command_, SIGTERM);
   }
 
@@ -174,9 +193,10 @@ class Keeper {
     ::kill(command_, SIGTERM);
   }
 
+  // The lease's id and the reason come from the server.
   void say(const std::string& text) {
     const Lock lock(mutex_);
-    err_ << "sluice: " << text << std::endl;
+    err_ << "sluice: " << printable(text) << std::endl;
   }
 
   // False when it is time to end.
@@ -225,8 +245,8 @@ int exit_code(pid_t command) {
 int run_under_lease(const std::vector<std::string>& command, const Json& answer,
                     LeaseServer& server, const ServerAddress& address, Io& io) {
   auto environment = io.environment;
-  const auto env = answer.value("env", Json::object());
-  for (const auto& item : env.items()) environment[item.key()] = item.value().get<std::string>();
+  for (const auto& [name, value] : lease_environment(answer)) environment[name] = value;
+  const Terms terms(answer);
   const Signals signals;
   const auto pid = start(command, environment, signals.before());
   if (pid < 0) {
@@ -234,7 +254,7 @@ int run_under_lease(const std::vector<std::string>& command, const Json& answer,
     return pid == -ENOENT ? 127 : 126;  // the lease ends with this process
   }
   {
-    const Keeper keeper(answer, server, address, pid, io.err);
+    const Keeper keeper(terms, server, address, pid, io.err);
     wait_for_end(pid, signals);
   }
   return exit_code(pid);

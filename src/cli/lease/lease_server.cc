@@ -1,11 +1,18 @@
 #include "cli/lease/lease_server.h"
 
+#include <arpa/inet.h>
+#include <fmt/core.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/common/checks.h"
@@ -54,6 +61,50 @@ std::string value_of(const std::map<std::string, std::string>& environment, cons
                   "--url URL");
 }
 
+// Local ends in /proc/net/tcp and tcp6 of the sockets that may get a connection to 127.0.0.1: those
+// of this address and of any address, over IPv4, IPv6 and as IPv4 in IPv6.
+std::set<std::string> ends_behind_loopback(int port) {
+  const auto word = [](std::uint32_t value) { return fmt::format("{:08X}", htonl(value)); };
+  const auto any = word(INADDR_ANY), loopback = word(INADDR_LOOPBACK);
+  const auto mapped = any + any + word(0xFFFF);
+  std::set<std::string> ends;
+  for (const auto& host : {any, loopback, any + any + any + any, mapped + any, mapped + loopback})
+    ends.insert(fmt::format("{}:{:04X}", host, port));
+  return ends;
+}
+
+// The users whose sockets listen there.
+std::vector<std::int64_t> listening_users(int port) {
+  const auto ends = ends_behind_loopback(port);
+  std::vector<std::int64_t> users;
+  for (const auto* name : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream table(name);
+    for (std::string line; std::getline(table, line);) {
+      std::istringstream words(line);
+      std::string number, local, remote, state, queues, timer, retransmits;
+      std::int64_t uid = -1;
+      words >> number >> local >> remote >> state >> queues >> timer >> retransmits >> uid;
+      if (words && state == "0A" && ends.contains(local)) users.push_back(uid);
+    }
+  }
+  return users;
+}
+
+// Any user may listen on a port while the server is down, and what a server answers is acted upon.
+// Empty: the listener is of root or of this user.
+std::string why_not_trusted(const Url& url) {
+  const auto advice =
+      "; if you trust the server there, name it: --url " + url.origin() + " or SLUICE_URL";
+  const auto users = listening_users(std::stoi(url.port));
+  if (users.empty())
+    return "it is not known which user listens on port " + url.port + " of this machine" + advice;
+  for (const auto uid : users)
+    if (uid != 0 && uid != static_cast<std::int64_t>(::geteuid()))
+      return fmt::format("port {} of this machine is held by another user (uid {}){}", url.port,
+                         uid, advice);
+  return {};
+}
+
 }  // namespace
 
 void add_options(CLI::App& app, ServerFlags& flags) {
@@ -95,7 +146,24 @@ ServerAddress find_server(const ServerFlags& flags, const Io& io) {
 }
 
 LeaseServer::LeaseServer(ServerAddress address)
-    : address_(std::move(address)), client_(address_.server, interrupt_) {}
+    : address_(std::move(address)), client_(checked_server(), interrupt_) {}
+
+// With each connection, as the server may have ended and another listen there. Once connected: a
+// listener that came between a check and the connection would not be seen.
+HttpClient::Server LeaseServer::checked_server() {
+  auto server = address_.server;
+  if (address_.is_guessed)
+    server.check = [this] {
+      distrust_ = why_not_trusted(address_.server.url);
+      if (!distrust_.empty()) throw Error(Code::unavailable, distrust_);
+    };
+  return server;
+}
+
+void LeaseServer::give_up(const HttpAnswer& answer) const {
+  if (!distrust_.empty()) throw Error(Code::unavailable, distrust_);
+  no_answer(answer.error, address_);
+}
 
 HttpAnswer LeaseServer::call(std::string_view method, const std::string& target, const Json& body,
                              double timeout_s) {
@@ -107,17 +175,19 @@ HttpAnswer LeaseServer::call(std::string_view method, const std::string& target,
     throw Error(Code::invalid_argument, "the request is not UTF-8 text");
   }
   if (!address_.api_key.empty()) call.headers.emplace_back("X-API-Key", address_.api_key);
+  distrust_.clear();
   return client_.call(call, timeout_s);
 }
 
 Json LeaseServer::ask(std::string_view method, const std::string& target, const Json& body,
                       double timeout_s) {
   const auto answer = call(method, target, body, timeout_s);
-  if (answer.status == 0) no_answer(answer.error, address_);
+  if (answer.status == 0) give_up(answer);
   if (answer.status != 200) refuse(answer, target, address_);
   auto json = Json::parse(answer.body, nullptr, false);
-  if (json.is_discarded())
-    throw Error(Code::unavailable, address_.shown + " does not speak JSON: is it a Sluice server?");
+  if (!json.is_object())
+    throw Error(Code::unavailable,
+                address_.shown + " does not answer with a JSON object: is it a Sluice server?");
   return json;
 }
 
@@ -129,12 +199,13 @@ void LeaseServer::listen(const std::string& target, const Hear& hear) {
   if (!address_.api_key.empty()) call.headers.emplace_back("X-API-Key", address_.api_key);
   if (!last_event_id_.empty()) call.headers.emplace_back("Last-Event-ID", last_event_id_);
   std::string type;
+  distrust_.clear();
   const auto answer = client_.lines(call, kSilence_s, [&](std::string_view line) {
     if (line.starts_with("id: ")) last_event_id_ = line.substr(4);
     if (line.starts_with("event: ")) type = line.substr(7);
     return !line.starts_with("data: ") || hear(type, std::string(line.substr(6)));
   });
-  if (answer.status == 0) no_answer(answer.error, address_);
+  if (answer.status == 0) give_up(answer);
   if (answer.status != 200) refuse(answer, target, address_);
 }
 

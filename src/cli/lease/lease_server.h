@@ -21,7 +21,7 @@ void add_options(CLI::App& app, ServerFlags& flags);
 
 // The address of the server: --url or --socket, else SLUICE_URL, else SLUICE_SOCKET, else the
 // socket in the state folder, else the port of the settings on this machine, and then without a
-// key.
+// key, and only where root or this user listens there.
 struct ServerAddress {
   HttpClient::Server server;
   std::string shown;  // "unix:/path" or "http://host:8000"
@@ -35,8 +35,9 @@ class LeaseServer {
  public:
   explicit LeaseServer(ServerAddress address);
 
-  // The answer's JSON. Throws what the server said as an Error, and unavailable with the
-  // way to start one when there is none.
+  // The answer, a JSON object. Throws what the server said as an Error, and unavailable with the
+  // way to start one when there is none. A guessed server of another user is none: it is sent
+  // nothing.
   Json ask(std::string_view method, const std::string& target, const Json& body,
            double timeout_s = 10);
   Json get(const std::string& target);
@@ -52,8 +53,12 @@ class LeaseServer {
   const std::string& last_event_id() const noexcept { return last_event_id_; }
 
  private:
+  HttpClient::Server checked_server();
+  [[noreturn]] void give_up(const HttpAnswer& answer) const;
+
   const ServerAddress address_;
   Interrupt interrupt_;
+  std::string distrust_;  // why the last connection was not used
   HttpClient client_;
   std::string last_event_id_;
 };
