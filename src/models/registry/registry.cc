@@ -72,7 +72,7 @@ std::vector<std::pair<fs::path, std::uint64_t>> files_in(const fs::path& folder)
   return files;
 }
 
-// Reads a file in blocks; returns its hash.
+// Reads a regular file in blocks; returns its hash.
 template <class Block>
 std::string hash_of(const fs::path& file, const Block& block) {
   std::ifstream in(file, std::ios::binary);
@@ -242,6 +242,10 @@ std::vector<std::string> Registry::verify(const RegisteredModel& model,
     const fs::path path = model.folder / file.path;
     if (!is_there(path)) {
       problems.push_back(file.path + " is missing");
+      continue;
+    }
+    if (!fs::is_regular_file(path)) {  // a FIFO would wait for a writer
+      problems.push_back(file.path + " is no regular file");
       continue;
     }
     const std::string hash = hash_of(path, [&](std::string_view block) {

@@ -75,6 +75,9 @@ TEST_F(RegistryTest, AModelIsAddedListedVerifiedAndRemoved) {
   fs::remove(found->folder / "README.md");
   EXPECT_THAT(registry_.verify(*found),
               ElementsAre("README.md is missing", "vocab.txt has other contents"));
+  ASSERT_EQ(::mkfifo((found->folder / "README.md").c_str(), 0600), 0);
+  EXPECT_THAT(registry_.verify(*found),
+              ElementsAre("README.md is no regular file", "vocab.txt has other contents"));
   registry_.remove("small-1.0");
   EXPECT_THAT(names(), ElementsAre());
 }
