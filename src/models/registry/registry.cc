@@ -72,9 +72,10 @@ std::vector<std::pair<fs::path, std::uint64_t>> files_in(const fs::path& folder)
   return files;
 }
 
-// Reads a regular file in blocks; returns its hash.
+// Reads a file of so many bytes in blocks; returns its hash. A file of /proc has more bytes than
+// its size says, perhaps without end, and another one may grow meanwhile.
 template <class Block>
-std::string hash_of(const fs::path& file, const Block& block) {
+std::string hash_of(const fs::path& file, std::uint64_t bytes, const Block& block) {
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(Code::unavailable, "cannot read " + file.string());
   Sha256 hash;
@@ -82,6 +83,11 @@ std::string hash_of(const fs::path& file, const Block& block) {
   while (in) {
     in.read(buffer.data(), kBlock);
     const std::string_view got(buffer.data(), static_cast<std::size_t>(in.gcount()));
+    if (got.size() > bytes)
+      throw Error(Code::unavailable, file.string() +
+                                         " has more bytes than its size: it grows, or is "
+                                         "no ordinary file; remove it from the model");
+    bytes -= got.size();
     hash.add(got);
     block(got);
   }
@@ -189,7 +195,7 @@ RegisteredModel Registry::add(const fs::path& source, const std::string& name,
     for (const auto& [path, bytes] : files) {
       NewFile copy(making.folder() / path);
       std::uint64_t size = 0;
-      const std::string hash = hash_of(source / path, [&](std::string_view block) {
+      const std::string hash = hash_of(source / path, bytes, [&](std::string_view block) {
         copy.write(block);
         size += block.size();
         if (progress) progress(std::min(done + size, all), all);
@@ -248,7 +254,7 @@ std::vector<std::string> Registry::verify(const RegisteredModel& model,
       problems.push_back(file.path + " is no regular file");
       continue;
     }
-    const std::string hash = hash_of(path, [&](std::string_view block) {
+    const std::string hash = hash_of(path, fs::file_size(path), [&](std::string_view block) {
       done += block.size();
       if (progress) progress(std::min(done, all), all);
     });

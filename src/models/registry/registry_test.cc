@@ -82,6 +82,14 @@ TEST_F(RegistryTest, AModelIsAddedListedVerifiedAndRemoved) {
   EXPECT_THAT(names(), ElementsAre());
 }
 
+// A link to a file of /proc is regular and of size 0, and may be read for ever.
+TEST_F(RegistryTest, AFileThatHasMoreBytesThanItsSizeIsRefused) {
+  fs::create_symlink("/proc/self/pagemap", source_.path() / "extra.json");
+  EXPECT_THAT(refusal([&] { registry_.add(source_.path(), "endless"); }),
+              HasSubstr("extra.json has more bytes than its size"));
+  EXPECT_THAT(names(), ElementsAre());
+}
+
 TEST_F(RegistryTest, AReadmeThatHasNoEndNamesNoLicense) {
   const fs::path readme = source_.path() / "README.md";
   ASSERT_EQ(::mkfifo(readme.c_str(), 0600), 0);
