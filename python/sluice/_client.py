@@ -141,7 +141,7 @@ class Client:
         if self._connection.sock is None:
             self._connection.connect()
             # With each connection: the server may have ended and another listen there.
-            if self._is_guessed and (why := why_not_trusted(self._connection.port)):
+            if self._is_guessed and (why := why_not_trusted(self._connection.port, self._connection.sock)):
                 raise SluiceError(why)  # open() closes it
         return self._connection
 

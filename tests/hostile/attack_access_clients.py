@@ -91,6 +91,28 @@ class FalseServer:
         os.close(self.requests)
 
 
+def accept_and_vanish(port, times):
+    """As another user: accepts a connection, stops to listen at once, and grants what was asked."""
+    try:
+        os.setgid(STRANGER)
+        os.setuid(STRANGER)
+        text = json.dumps({**GRANTED, "env": {"CUDA_VISIBLE_DEVICES": "666"}}).encode()
+        for _ in range(times):
+            listener = socket.socket()
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+            connection, _ = listener.accept()
+            listener.close()
+            connection.settimeout(10)
+            with contextlib.suppress(OSError):
+                if connection.recv(65536):
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+            connection.close()
+    finally:
+        os._exit(0)
+
+
 class Client(unittest.TestCase):
     def setUp(self):
         self.folder = self.enterContext(tempfile.TemporaryDirectory())
@@ -192,6 +214,43 @@ class Guesses(Client):
                 listener.listen()
                 done = self.lease("list", SLUICE_SERVE_PORT=str(listener.getsockname()[1]))
                 self.assertIn(f"held by another user (uid {STRANGER})", done.stderr)
+
+    @needs_root
+    def test_a_listener_that_is_gone_once_it_has_accepted_is_found_by_its_connection(self):
+        """Beside a listener of root over IPv6 alone, which does not stand in its way."""
+        with contextlib.ExitStack() as stack:
+            try:
+                root = stack.enter_context(socket.socket(socket.AF_INET6))
+                root.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                root.bind(("::", 0))
+            except OSError:
+                self.skipTest("no IPv6 here")
+            root.listen()
+            port = root.getsockname()[1]
+            stranger = os.fork()
+            if stranger == 0:
+                accept_and_vanish(port, 40)
+            stack.callback(os.waitpid, stranger, 0)
+            stack.callback(os.kill, stranger, 9)
+            for _ in range(20):
+                done = self.lease("request", "x", "--memory-gb", "1", "--export",
+                                  SLUICE_SERVE_PORT=str(port))
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+
+    @needs_root
+    def test_users_that_are_not_mapped_are_not_one_user(self):
+        """In a user namespace without a map every user has the same number."""
+        with FalseServer(uid=STRANGER) as server:
+            done = subprocess.run(
+                ["setpriv", "--reuid", str(STRANGER + 1), "--regid", str(STRANGER + 1), "--clear-groups",
+                 "unshare", "-U", os.path.abspath(PROGRAM), "lease", "list"],
+                capture_output=True, text=True, timeout=within(20), cwd="/",
+                env={"PATH": os.environ["PATH"], "SLUICE_STATE_DIR": "/nonexistent",
+                     "SLUICE_SERVE_PORT": str(server.port)})
+            if "unshare" in done.stderr:
+                self.skipTest("no user namespaces here")
+            self.assertIn("held by another user", done.stderr)
+            self.assertFalse(server.was_asked())
 
     def test_the_listener_of_the_own_user_is_asked(self):
         with FalseServer() as server:

@@ -138,7 +138,7 @@ struct HttpClient::Connection {
       connect_to(server.url, server.ca_file);
     else
       connect_local(server.socket);
-    if (server.check) server.check();
+    if (server.check) server.check(socket.native_handle());
   }
 
   // The handler of each step.

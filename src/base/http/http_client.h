@@ -54,9 +54,9 @@ class HttpClient {
     Url url;              // its target is not used
     std::string socket;   // path of a Unix socket to connect to instead of url's host
     std::string ca_file;  // https verifies against this, or the system's store when empty
-    // Called with each new connection, before anything is sent over it. It throws where the
-    // server must not be used; its words are then the answer's error.
-    std::function<void()> check = {};
+    // Called with the socket of each new connection, before anything is sent over it. It throws
+    // where the server must not be used; its words are then the answer's error.
+    std::function<void(int socket)> check = {};
   };
   HttpClient(Server server, Interrupt& interrupt);  // `interrupt` must outlive it
   ~HttpClient();

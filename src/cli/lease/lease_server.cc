@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -10,10 +11,13 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/common/checks.h"
 
@@ -57,8 +61,8 @@ std::string value_of(const std::map<std::string, std::string>& environment, cons
                     "above it must let users through; or ask over TCP with --url URL");
   throw Error(Code::unavailable,
               "no answer from " + where + " (" + error +
-                  "); start the server with `sluice serve`, or name another with --socket PATH or "
-                  "--url URL");
+                  "); start the server with `sluice serve`. One that runs as another user, or "
+                  "elsewhere, is named by --socket PATH (SLUICE_SOCKET) or --url URL (SLUICE_URL)");
 }
 
 // Local ends in /proc/net/tcp and tcp6 of the sockets that may get a connection to 127.0.0.1: those
@@ -73,36 +77,84 @@ std::set<std::string> ends_behind_loopback(int port) {
   return ends;
 }
 
-// The users whose sockets listen there.
-std::vector<std::int64_t> listening_users(int port) {
-  const auto ends = ends_behind_loopback(port);
-  std::vector<std::int64_t> users;
+// A row of those tables.
+struct KernelSocket {
+  std::string local, remote, state;
+  std::int64_t uid = -1;
+  std::uint64_t inode = 0;  // 0: no process has it, such as a connection that was not accepted yet
+};
+
+std::vector<KernelSocket> kernel_sockets() {
+  std::vector<KernelSocket> all;
   for (const auto* name : {"/proc/net/tcp", "/proc/net/tcp6"}) {
     std::ifstream table(name);
     for (std::string line; std::getline(table, line);) {
       std::istringstream words(line);
-      std::string number, local, remote, state, queues, timer, retransmits;
-      std::int64_t uid = -1;
-      words >> number >> local >> remote >> state >> queues >> timer >> retransmits >> uid;
-      if (words && state == "0A" && ends.contains(local)) users.push_back(uid);
+      std::string number, queues, timer, retransmits, timeout;
+      KernelSocket row;
+      words >> number >> row.local >> row.remote >> row.state >> queues >> timer >> retransmits >>
+          row.uid >> timeout >> row.inode;
+      if (words) all.push_back(std::move(row));
     }
   }
+  return all;
+}
+
+// The users whose sockets listen there.
+std::vector<std::int64_t> listening_users(int port) {
+  const auto ends = ends_behind_loopback(port);
+  std::vector<std::int64_t> users;
+  for (const KernelSocket& row : kernel_sockets())
+    if (row.state == "0A" && ends.contains(row.local)) users.push_back(row.uid);
   return users;
 }
 
+// The user who holds the other end of this connection; none if nobody accepts it for 5 s. Who
+// listens may have changed since it was accepted.
+std::optional<std::int64_t> user_behind(int connection, int port) {
+  sockaddr_in own{};
+  socklen_t size = sizeof own;
+  if (::getsockname(connection, reinterpret_cast<sockaddr*>(&own), &size) != 0) return {};
+  const auto here = ends_behind_loopback(port), there = ends_behind_loopback(ntohs(own.sin_port));
+  const auto until = Steady::now() + std::chrono::seconds(5);
+  for (; Steady::now() < until; std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+    for (const KernelSocket& row : kernel_sockets())
+      if (row.inode != 0 && here.contains(row.local) && there.contains(row.remote)) return row.uid;
+  return {};
+}
+
+// Whether the kernel shows this process's user as itself. In a user namespace that does not map it,
+// all users that are not mapped look the same.
+bool is_own_user_mapped() {
+  std::ifstream map("/proc/self/uid_map");
+  for (std::uint64_t inside, outside, count; map >> inside >> outside >> count;)
+    if (::geteuid() >= inside && ::geteuid() - inside < count) return true;
+  return false;
+}
+
+bool is_trusted(std::int64_t uid) {
+  static const bool is_mapped = is_own_user_mapped();
+  return is_mapped && (uid == 0 || uid == static_cast<std::int64_t>(::geteuid()));
+}
+
 // Any user may listen on a port while the server is down, and what a server answers is acted upon.
-// Empty: the listener is of root or of this user.
-std::string why_not_trusted(const Url& url) {
+// Empty: all listeners and the other end of the connection are of root or of this user.
+std::string why_not_trusted(const Url& url, int connection) {
   const auto advice =
       "; if you trust the server there, name it: --url " + url.origin() + " or SLUICE_URL";
   const auto users = listening_users(std::stoi(url.port));
   if (users.empty())
     return "it is not known which user listens on port " + url.port + " of this machine" + advice;
+  const auto held_by = [&](std::int64_t uid) {
+    return fmt::format("port {} of this machine is held by another user (uid {}){}", url.port, uid,
+                       advice);
+  };
   for (const auto uid : users)
-    if (uid != 0 && uid != static_cast<std::int64_t>(::geteuid()))
-      return fmt::format("port {} of this machine is held by another user (uid {}){}", url.port,
-                         uid, advice);
-  return {};
+    if (!is_trusted(uid)) return held_by(uid);
+  const auto behind = user_behind(connection, std::stoi(url.port));
+  if (!behind)
+    return "nobody accepts connections to port " + url.port + " of this machine" + advice;
+  return is_trusted(*behind) ? "" : held_by(*behind);
 }
 
 }  // namespace
@@ -153,8 +205,8 @@ LeaseServer::LeaseServer(ServerAddress address)
 HttpClient::Server LeaseServer::checked_server() {
   auto server = address_.server;
   if (address_.is_guessed)
-    server.check = [this] {
-      distrust_ = why_not_trusted(address_.server.url);
+    server.check = [this](int connection) {
+      distrust_ = why_not_trusted(address_.server.url, connection);
       if (!distrust_.empty()) throw Error(Code::unavailable, distrust_);
     };
   return server;
