@@ -210,7 +210,7 @@ Response request_lease(Service& s, const RouteContext& context) {
   } catch (const Error& e) {
     if (e.code() != Code::exhausted) throw;
     return error_response(429, "exhausted", e.reason(),  // waiting alone does not help
-                          "Release leases that are no longer needed; docs/leases.md (How many) "
+                          "Release leases that are no longer needed; docs/leases.md (Limits) "
                           "names the settings.");
   }
 }

@@ -56,8 +56,10 @@ std::string_view word_of(Code code) {
 std::string_view fix_of(Code code) {
   switch (code) {
     case Code::invalid_argument:
-      return "Change the request as the message says; docs/http.md lists the fields.";
-    case Code::not_found: return "GET /v1/devices and GET /v1/alerts list the names that exist.";
+      return "Change the request as the message says; docs/http.md and docs/market.md list the "
+             "fields.";
+    case Code::not_found:
+      return "GET /v1/devices, /v1/alerts, /v1/leases and /v1/market list what there is.";
     case Code::exhausted: return "Try again in a moment.";
     case Code::unavailable: return "This server cannot do it; its log says why.";
     case Code::internal: return "This is a fault of the server; its log has more.";

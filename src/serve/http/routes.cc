@@ -85,8 +85,8 @@ Response admin_required(const Request& request, std::string_view what) {
   }
   return error_response(403, "admin_only",
                         message +
-                            ": over TCP it takes the admin key, over the Unix socket the "
-                            "server's user or root",
+                            ": send the admin key (SLUICE_SERVE_ADMIN_KEY), or ask over the Unix "
+                            "socket as the server's user or root",
                         "Ask over the Unix socket in the state folder as the server's user, or set "
                         "serve.admin_key (SLUICE_SERVE_ADMIN_KEY) and send that.");
 }
