@@ -12,7 +12,7 @@ namespace sluice::engine {
 template <std::size_t N>
 struct BroadcastLoop {
   Shape shape;  // merged
-  std::array<std::array<std::int64_t, kMaxDims>, N> step{};
+  std::array<std::array<std::int64_t, kMaxDims>, N> stride{};
 
   BroadcastLoop(const Shape& common, const std::array<Shape, N>& inputs) {
     std::array<std::int64_t, N> size;
@@ -39,17 +39,17 @@ struct BroadcastLoop {
     const int rank = shape.rank();
     const std::int64_t inner = rank > 0 ? shape[rank - 1] : 1;
     const std::int64_t rows = inner == 0 ? 0 : shape.size() / inner;
-    std::array<std::int64_t, N> steps{}, at{};
+    std::array<std::int64_t, N> strides{}, at{};
     for (std::size_t i = 0; i < N; ++i)
-      steps[i] = rank > 0 ? step[i][static_cast<std::size_t>(rank - 1)] : 0;
+      strides[i] = rank > 0 ? stride[i][static_cast<std::size_t>(rank - 1)] : 0;
     std::array<std::int64_t, kMaxDims> index{};
     for (std::int64_t row = 0; row < rows; ++row) {
-      body(row * inner, at, inner, steps);
+      body(row * inner, at, inner, strides);
       for (int axis = rank - 2; axis >= 0; --axis) {
         const auto a = static_cast<std::size_t>(axis);
-        for (std::size_t i = 0; i < N; ++i) at[i] += step[i][a];
+        for (std::size_t i = 0; i < N; ++i) at[i] += stride[i][a];
         if (++index[a] < shape[axis]) break;
-        for (std::size_t i = 0; i < N; ++i) at[i] -= step[i][a] * shape[axis];
+        for (std::size_t i = 0; i < N; ++i) at[i] -= stride[i][a] * shape[axis];
         index[a] = 0;
       }
     }
@@ -58,15 +58,15 @@ struct BroadcastLoop {
  private:
   bool merges(const std::array<std::int64_t, N>& along) const {
     for (std::size_t i = 0; i < N; ++i)
-      if (along[i] != step[i][0] * shape[0]) return false;
+      if (along[i] != stride[i][0] * shape[0]) return false;
     return true;
   }
 
   void prepend(std::int64_t dim, const std::array<std::int64_t, N>& along) {
     shape.insert(0, dim);
     for (std::size_t i = 0; i < N; ++i) {
-      std::copy_backward(step[i].begin(), step[i].end() - 1, step[i].end());
-      step[i][0] = along[i];
+      std::copy_backward(stride[i].begin(), stride[i].end() - 1, stride[i].end());
+      stride[i][0] = along[i];
     }
   }
 };
@@ -91,18 +91,18 @@ void map2(const Tensor& a, const Tensor& b, const Tensor& out, F&& f) {
   const A* const x = as<A>(a).data();
   const B* const y = as<B>(b).data();
   R* const z = as<R>(out).data();
-  loop.each_row([&](std::int64_t to, const auto& at, std::int64_t count, const auto& step) {
+  loop.each_row([&](std::int64_t to, const auto& at, std::int64_t count, const auto& stride) {
     const A* p = x + at[0];
     const B* q = y + at[1];
     R* r = z + to;
-    if (step[0] == 1 && step[1] == 1)
+    if (stride[0] == 1 && stride[1] == 1)
       for (std::int64_t i = 0; i < count; ++i) r[i] = f(p[i], q[i]);
-    else if (step[0] == 1 && step[1] == 0)
+    else if (stride[0] == 1 && stride[1] == 0)
       for (std::int64_t i = 0; i < count; ++i) r[i] = f(p[i], *q);
-    else if (step[0] == 0 && step[1] == 1)
+    else if (stride[0] == 0 && stride[1] == 1)
       for (std::int64_t i = 0; i < count; ++i) r[i] = f(*p, q[i]);
     else
-      for (std::int64_t i = 0; i < count; ++i) r[i] = f(p[i * step[0]], q[i * step[1]]);
+      for (std::int64_t i = 0; i < count; ++i) r[i] = f(p[i * stride[0]], q[i * stride[1]]);
   });
 }
 

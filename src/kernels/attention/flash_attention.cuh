@@ -35,7 +35,7 @@ struct FlashSharedLayout {
 
 // Copies `rows` rows to shared memory; rows from `valid` on become zeros.
 template <class T, int kHeadSize>
-__device__ void load_rows(unsigned to, const T* from, std::int64_t step, int rows, int valid,
+__device__ void load_rows(unsigned to, const T* from, std::int64_t stride, int rows, int valid,
                           int size) {
   constexpr int kChunks = kHeadSize / 8;
   for (int i = static_cast<int>(threadIdx.x); i < rows * kChunks;
@@ -43,7 +43,7 @@ __device__ void load_rows(unsigned to, const T* from, std::int64_t step, int row
     const int row = i / kChunks, chunk = i % kChunks;
     const bool is = row < valid && chunk * 8 < size;
     cp_async_16(to + FlashSharedLayout<kHeadSize>::at(row, chunk),
-                is ? from + row * step + chunk * 8 : from, is);
+                is ? from + row * stride + chunk * 8 : from, is);
   }
 }
 
@@ -207,11 +207,11 @@ __device__ void store(const AttentionCall& call, FlashWarp<T, kHeadSize, kTiles>
     }
   __syncwarp();
   constexpr int kChunks = kHeadSize / 8;
-  const std::int64_t step = static_cast<std::int64_t>(call.heads) * call.head_size;
+  const std::int64_t stride = static_cast<std::int64_t>(call.heads) * call.head_size;
   for (int i = lane; i < kTiles * 16 * kChunks; i += 32) {
     const int row = i / kChunks, chunk = i % kChunks;
     if (first + row < call.queries && chunk * 8 < call.head_size)
-      *reinterpret_cast<uint4*>(out + (first + row) * step + chunk * 8) =
+      *reinterpret_cast<uint4*>(out + (first + row) * stride + chunk * 8) =
           *reinterpret_cast<const uint4*>(staging + FlashSharedLayout<kHeadSize>::at(row, chunk));
   }
 }

@@ -69,26 +69,26 @@ inline unsigned resident_blocks(const AttentionCall& call, std::int64_t items, i
       std::min<std::int64_t>(items, std::int64_t{multiprocessors()} * per_sm));
 }
 
-// Zeroes a head of the tokens [begin, end): every `step`-th element from `first` on.
+// Zeroes a head of the tokens [begin, end): every `threads`-th element from `first` on.
 template <class T>
 __device__ void clear_rows(const AttentionCall& call, int head, int begin, int end, int first,
-                           int step) {
+                           int threads) {
   const std::int64_t width = static_cast<std::int64_t>(call.heads) * call.head_size;
   T* const out = static_cast<T*>(call.out) + begin * width + head * call.head_size;
   const std::int64_t count = static_cast<std::int64_t>(end - begin) * call.head_size;
-  for (std::int64_t i = first; i < count; i += step)
+  for (std::int64_t i = first; i < count; i += threads)
     out[i / call.head_size * width + i % call.head_size] = T(0.0f);
 }
 
-// Zeroes the tokens outside of all sequences; called by `step` threads, each with its own `first`.
-// There are none between two sequences unless cu_seqlens is invalid, and then the output must not
-// show stale memory either.
+// Zeroes the tokens outside of all sequences; called by `threads` threads, each with its own
+// `first`. There are none between two sequences unless cu_seqlens is invalid, and then the output
+// must not show stale memory either.
 template <class T>
-__device__ void clear_padding(const AttentionCall& call, int head, int first, int step) {
+__device__ void clear_padding(const AttentionCall& call, int head, int first, int threads) {
   const auto seqlen_at = [&](int i) { return min(max(call.cu_seqlens[i], 0), call.tokens); };
-  clear_rows<T>(call, head, 0, seqlen_at(0), first, step);
-  clear_rows<T>(call, head, seqlen_at(call.batch), call.tokens, first, step);
-  for (int i = first; i < call.batch; i += step) {
+  clear_rows<T>(call, head, 0, seqlen_at(0), first, threads);
+  clear_rows<T>(call, head, seqlen_at(call.batch), call.tokens, first, threads);
+  for (int i = first; i < call.batch; i += threads) {
     const int begin = seqlen_at(i), end = seqlen_at(i + 1);
     clear_rows<T>(call, head, begin + min(max(end - begin, 0), call.queries), end, 0, 1);
   }

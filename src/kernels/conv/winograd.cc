@@ -79,7 +79,7 @@ HWY_INLINE void output_transform_1d(Side<4>, const Read& m, const Write& to) {
 
 template <int kSide>
 void input_transform(const float* const* pixels, std::int64_t channels, float* to,
-                     std::int64_t step) {
+                     std::int64_t stride) {
   constexpr int kPixels = kSide + 2;
   HWY_ALIGN float half[kPixels * kPixels * kLanes];  // transformed along one axis
   const auto value_at = [&](int row, int column) {
@@ -94,7 +94,7 @@ void input_transform(const float* const* pixels, std::int64_t channels, float* t
     for (int row = 0; row < kPixels; ++row)
       input_transform_1d(
           Side<kSide>(), [&](int i) { return hn::Load(kFloats, value_at(row, i)); },
-          [&](int i, V value) { hn::StoreU(value, kFloats, to + (row * kPixels + i) * step); });
+          [&](int i, V value) { hn::StoreU(value, kFloats, to + (row * kPixels + i) * stride); });
   }
 }
 
@@ -136,7 +136,7 @@ void output_transform(const WinogradOutput& s) {
     for (int column = 0; column < kPixels; ++column)
       output_transform_1d(
           Side<kSide>(),
-          [&](int i) { return hn::LoadU(kFloats, s.from + (i * kPixels + column) * s.step + c); },
+          [&](int i) { return hn::LoadU(kFloats, s.from + (i * kPixels + column) * s.stride + c); },
           [&](int i, V value) { hn::Store(value, kFloats, value_at(i, column)); });
     for (int row = 0; row < s.rows; ++row)
       output_transform_1d(
@@ -149,9 +149,9 @@ void output_transform(const WinogradOutput& s) {
 }
 
 void input_transform_any(int side, const float* const* pixels, std::int64_t channels, float* to,
-                         std::int64_t step) {
-  side == 2 ? input_transform<2>(pixels, channels, to, step)
-            : input_transform<4>(pixels, channels, to, step);
+                         std::int64_t stride) {
+  side == 2 ? input_transform<2>(pixels, channels, to, stride)
+            : input_transform<4>(pixels, channels, to, stride);
 }
 void output_transform_any(int side, const WinogradOutput& sums) {
   side == 2 ? output_transform<2>(sums) : output_transform<4>(sums);
@@ -168,8 +168,8 @@ HWY_EXPORT(input_transform_any);
 HWY_EXPORT(output_transform_any);
 
 void winograd_input_transform(int side, const float* const* pixels, std::int64_t channels,
-                              float* to, std::int64_t step) {
-  HWY_DYNAMIC_DISPATCH(input_transform_any)(side, pixels, channels, to, step);
+                              float* to, std::int64_t stride) {
+  HWY_DYNAMIC_DISPATCH(input_transform_any)(side, pixels, channels, to, stride);
 }
 void winograd_output_transform(int side, const WinogradOutput& sums) {
   HWY_DYNAMIC_DISPATCH(output_transform_any)(side, sums);

@@ -19,13 +19,13 @@ inline constexpr double kNear = 0.70710678118654752, kFar = 1.41421356237309505;
 constexpr int tile_pixels(int side) { return (side + 2) * (side + 2); }
 
 // Transforms the input tile of side x side results (2 or 4). `pixels` are the pixels it reads, row
-// by row; channel c of position i goes to to[i * step + c]. `channels` is a multiple of 16.
+// by row; channel c of position i goes to to[i * stride + c]. `channels` is a multiple of 16.
 void winograd_input_transform(int side, const float* const* pixels, std::int64_t channels,
-                              float* to, std::int64_t step);
+                              float* to, std::int64_t stride);
 
 struct WinogradOutput {
   const float* from;  // GEMM results, in the layout of winograd_input_transform()
-  std::int64_t step, channels;
+  std::int64_t stride, channels;
   const float *bias, *residual;  // residual has the layout of y; null: none
   float* y;
   std::int64_t row, pixel;  // strides of y from a row of results to the next, and between results

@@ -230,7 +230,7 @@ class WinogradKernel final : public Kernel {
       return static_cast<int>(std::min<std::int64_t>(side_, out - first));
     };
     winograd_output_transform(side_, {.from = sums,
-                                      .step = sum_step(),
+                                      .stride = sum_step(),
                                       .channels = std::min(split_.filters, filters_ - filter),
                                       .bias = bias_.get() + filter,
                                       .residual = residual_ ? floats(args, 3) + result : nullptr,

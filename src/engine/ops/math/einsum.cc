@@ -107,32 +107,32 @@ struct Equation {
 
 // The strides of a tensor with these axes along each axis of `order`.
 std::vector<std::int64_t> steps_along(const Names& order, const Names& own, const Shape& shape) {
-  std::vector<std::int64_t> steps(order.size(), 0);
+  std::vector<std::int64_t> strides(order.size(), 0);
   const Strides dense = strides_of(shape);
   for (std::size_t i = 0; i < order.size(); ++i)
     for (std::size_t k = 0; k < own.size(); ++k)
-      if (own[k] == order[i] && shape[static_cast<int>(k)] != 1) steps[i] += dense[k];
-  return steps;
+      if (own[k] == order[i] && shape[static_cast<int>(k)] != 1) strides[i] += dense[k];
+  return strides;
 }
 
 // Iterates over a shape; at[i] is the offset in input i.
 struct Walk {
   std::vector<std::int64_t> sizes;
-  std::vector<std::vector<std::int64_t>> steps;  // by input
+  std::vector<std::vector<std::int64_t>> strides;  // by input
   std::vector<std::int64_t> index, at;
 
   Walk(const Equation& equation, const Names& order) : index(order.size(), 0) {
     for (const int name : order) sizes.push_back(equation.of(name));
   }
   void add(std::vector<std::int64_t> own) {
-    steps.push_back(std::move(own));
+    strides.push_back(std::move(own));
     at.push_back(0);
   }
   void next() {
     for (std::size_t axis = sizes.size(); axis-- > 0;) {
-      for (std::size_t i = 0; i < at.size(); ++i) at[i] += steps[i][axis];
+      for (std::size_t i = 0; i < at.size(); ++i) at[i] += strides[i][axis];
       if (++index[axis] < sizes[axis]) return;
-      for (std::size_t i = 0; i < at.size(); ++i) at[i] -= steps[i][axis] * sizes[axis];
+      for (std::size_t i = 0; i < at.size(); ++i) at[i] -= strides[i][axis] * sizes[axis];
       index[axis] = 0;
     }
   }

@@ -12,13 +12,13 @@ namespace {
 // Merges adjacent axes that are all kept or all reduced.
 struct Groups {
   struct Group {
-    std::int64_t size, step;
+    std::int64_t size, stride;
   };
   std::vector<Group> kept, reduced;  // the outermost first
   std::int64_t results = 1, each = 1;
 
   Groups(const Shape& shape, const std::vector<bool>& reduces) {
-    std::int64_t step = 1;
+    std::int64_t stride = 1;
     int last = -1;  // the list of the previous axis
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
       const bool reduce = reduces[static_cast<std::size_t>(axis)];
@@ -28,10 +28,10 @@ struct Groups {
         if (last == (reduce ? 1 : 0))
           list.front().size *= shape[axis];
         else
-          list.insert(list.begin(), {shape[axis], step});
+          list.insert(list.begin(), {shape[axis], stride});
         last = reduce ? 1 : 0;
       }
-      step *= shape[axis];
+      stride *= shape[axis];
     }
   }
 
@@ -39,7 +39,7 @@ struct Groups {
   static std::int64_t offset(const std::vector<Group>& list, std::int64_t index) {
     std::int64_t at = 0;
     for (auto group = list.rbegin(); group != list.rend(); ++group) {
-      at += index % group->size * group->step;
+      at += index % group->size * group->stride;
       index /= group->size;
     }
     return at;
@@ -150,7 +150,7 @@ struct LogSumExpOf {
 template <class T, template <class> class Reducer>
 void reduce_some(const Groups& groups, const T* x, T* y, std::int64_t begin, std::int64_t end) {
   constexpr std::int64_t kTogether = 32;
-  const std::int64_t step = groups.kept.empty() ? 1 : groups.kept.back().step;
+  const std::int64_t stride = groups.kept.empty() ? 1 : groups.kept.back().stride;
   const std::int64_t row = groups.kept.empty() ? 1 : groups.kept.back().size;
   const Groups::Group inner = groups.reduced.empty() ? Groups::Group{1, 1} : groups.reduced.back();
   while (begin < end) {
@@ -159,8 +159,8 @@ void reduce_some(const Groups& groups, const T* x, T* y, std::int64_t begin, std
     Reducer<T> all[kTogether];
     for (std::int64_t outer = 0; outer < groups.each; outer += inner.size) {
       const T* at = from + Groups::offset(groups.reduced, outer);
-      for (std::int64_t i = 0; i < inner.size; ++i, at += inner.step)
-        for (std::int64_t k = 0; k < count; ++k) all[k].add(at[k * step]);
+      for (std::int64_t i = 0; i < inner.size; ++i, at += inner.stride)
+        for (std::int64_t k = 0; k < count; ++k) all[k].add(at[k * stride]);
     }
     for (std::int64_t k = 0; k < count; ++k) y[begin + k] = all[k].result(groups.each);
     begin += count;

@@ -17,7 +17,7 @@ namespace {
 // The axes of the output, innermost first, merged where all inputs allow it.
 struct Axes {
   std::vector<std::int64_t> size;
-  std::vector<std::vector<std::int64_t>> step;  // strides by axis and input
+  std::vector<std::vector<std::int64_t>> stride;  // strides by axis and input
 
   Axes(const Shape& out, const std::vector<ElementInput>& inputs) {
     std::vector<std::int64_t> behind(inputs.size(), 1);
@@ -34,14 +34,14 @@ struct Axes {
       if (!size.empty() && merges(along))
         size.back() *= out[axis];
       else
-        size.push_back(out[axis]), step.push_back(std::move(along));
+        size.push_back(out[axis]), stride.push_back(std::move(along));
     }
   }
 
  private:
   bool merges(const std::vector<std::int64_t>& along) const {
     for (std::size_t i = 0; i < along.size(); ++i)
-      if (along[i] != step.back()[i] * size.back()) return false;
+      if (along[i] != stride.back()[i] * size.back()) return false;
     return true;
   }
 };
@@ -50,13 +50,13 @@ ElementAccess access_of(const Axes& axes, std::size_t input) {
   std::int64_t expected = 1;
   bool all = true, none = true;
   for (std::size_t a = 0; a < axes.size.size(); ++a) {
-    all = all && axes.step[a][input] == expected;
-    none = none && axes.step[a][input] == 0;
+    all = all && axes.stride[a][input] == expected;
+    none = none && axes.stride[a][input] == 0;
     expected *= axes.size[a];
   }
   if (none) return ElementAccess::scalar;
   if (all) return ElementAccess::contiguous;
-  return axes.step[0][input] == 0 ? ElementAccess::broadcast : ElementAccess::strided;
+  return axes.stride[0][input] == 0 ? ElementAccess::broadcast : ElementAccess::strided;
 }
 
 // Whether each thread can compute `width` consecutive elements.
@@ -64,9 +64,9 @@ bool fits(const Axes& axes, std::int64_t width, std::size_t inputs) {
   if (width == 1) return true;
   if (axes.size.empty() || axes.size[0] % width != 0) return false;
   for (std::size_t i = 0; i < inputs; ++i) {
-    if (axes.step[0][i] > 1) return false;
-    for (std::size_t a = 1; axes.step[0][i] == 1 && a < axes.size.size(); ++a)
-      if (axes.step[a][i] % width != 0) return false;
+    if (axes.stride[0][i] > 1) return false;
+    for (std::size_t a = 1; axes.stride[0][i] == 1 && a < axes.size.size(); ++a)
+      if (axes.stride[a][i] % width != 0) return false;
   }
   return true;
 }
@@ -93,7 +93,7 @@ Extent extent_of(const Axes& axes, std::size_t inputs, int width) {
     const std::uint64_t power = std::uint64_t{1} << extent.shift[i];
     extent.multiply[i] = static_cast<unsigned>(((power - n) << 32) / n + 1);
     for (std::size_t k = 0; k < inputs; ++k)
-      extent.stride[k][i] = static_cast<int>(axes.step[a][k] * (a == 0 ? width : 1));
+      extent.stride[k][i] = static_cast<int>(axes.stride[a][k] * (a == 0 ? width : 1));
   }
   extent.total = static_cast<unsigned>(total);
   return extent;

@@ -13,7 +13,7 @@ namespace {
 // Groups adjacent axes that are kept or reduced; false if there are too many groups.
 bool group_axes(const Shape& shape, const std::vector<bool>& reduces, ReduceCall& call) {
   std::vector<std::pair<std::int64_t, std::int64_t>> lists[2];  // kept, reduced: size and stride
-  std::int64_t step = 1;
+  std::int64_t stride = 1;
   int last = -1;
   call.kept.count = call.reduced.count = 1;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
@@ -23,10 +23,10 @@ bool group_axes(const Shape& shape, const std::vector<bool>& reduces, ReduceCall
       if (last == which)
         lists[which].back().first *= shape[axis];
       else
-        lists[which].emplace_back(shape[axis], step);
+        lists[which].emplace_back(shape[axis], stride);
       last = which;
     }
-    step *= shape[axis];
+    stride *= shape[axis];
   }
   for (int which = 0; which < 2; ++which) {
     AxisGroups& groups = which == 1 ? call.reduced : call.kept;
