@@ -477,8 +477,8 @@ TEST_F(StoreTest, TheLogStartsOverWhileTheTimelineIsReadWithoutPause) {
     largest = std::max(largest, log_size());
   }
   // Each write adds two pages; a log that never starts over has all of them. It may have to wait
-  // for a pause of the readers, which are slow under a sanitizer.
-  EXPECT_LE(largest, id * 8192 / 4 * (kSanitized ? 3 : 1));
+  // for a pause of the readers, longer on a busy machine and under a sanitizer.
+  EXPECT_LE(largest, id * 8192 / 4 * (kSanitized ? 3 : 2));
 }
 
 TEST(StoreInMemory, WorksTheSameAndLeavesNothing) {
